@@ -1,0 +1,1 @@
+../../agentloop/__init__.py

@@ -1,0 +1,110 @@
+"""Every error this package raises on purpose. Imports nothing; anyone may import it.
+
+AgentLoopError
+├── GraphError
+│   ├── GraphBuildError
+│   ├── StateError
+│   ├── LimitError
+│   └── ToolError
+├── ModelError
+│   ├── CheckpointError
+│   ├── ContextLengthError
+│   ├── DecodingError
+│   └── ConstraintError
+│       ├── UnsupportedSchemaError
+│       └── CanvasTooSmallError
+└── RetrievalError
+    ├── DocumentError
+    └── IndexCorruptError
+"""
+
+
+class AgentLoopError(Exception):
+    """Base class: catch this to catch anything agentloop raises on purpose."""
+
+
+class GraphError(AgentLoopError):
+    """A graph was built wrongly or a run of it failed."""
+
+
+class GraphBuildError(GraphError):
+    """The graph's definition breaks a rule; nothing has run yet."""
+
+
+class StateError(GraphError):
+    """A node wrote something its state does not permit; nothing was stored."""
+
+
+class LimitError(GraphError):
+    """A loop, a run or a call went over a limit that the graph sets."""
+
+
+class ToolError(GraphError):
+    """A tool was called with arguments its schema refuses, or its function failed."""
+
+
+class ModelError(AgentLoopError):
+    """The language model or its decoder refused the request."""
+
+
+class CheckpointError(ModelError):
+    """A folder or file does not hold the weights that its configuration promises."""
+
+
+class ContextLengthError(ModelError):
+    """Prompt and canvas together are longer than the model's context."""
+
+
+class DecodingError(ModelError):
+    """A canvas could not be decoded: the fixed text contradicts its constraint."""
+
+
+class ConstraintError(ModelError):
+    """A constraint is not well formed."""
+
+
+class UnsupportedSchemaError(ConstraintError):
+    """A JSON Schema uses something that cannot be represented exactly.
+
+    Attributes:
+        pointer: JSON pointer of the offending place, `""` for the root.
+        keyword: The keyword that is refused, or `""` where the place itself is at fault.
+        reason: Why it is refused.
+    """
+
+    def __init__(self, pointer: str, keyword: str, reason: str) -> None:
+        self.pointer = pointer
+        self.keyword = keyword
+        self.reason = reason
+        where = f"#{pointer}" if pointer else "# (the root)"
+        what = f"keyword {keyword!r}" if keyword else "schema"
+        super().__init__(f"{what} at {where} is not supported: {reason}")
+
+
+class CanvasTooSmallError(ConstraintError):
+    """The shortest text a constraint accepts is longer than the canvas.
+
+    Attributes:
+        needed: Tokens that the shortest accepted text needs, end of text included.
+        available: Tokens that the canvas has.
+    """
+
+    def __init__(self, needed: int, available: int) -> None:
+        self.needed = needed
+        self.available = available
+        super().__init__(
+            f"the constraint needs at least {needed} tokens but the canvas has {available}; "
+            f"raise max_tokens to {needed} or more, or loosen the constraint"
+        )
+
+
+class RetrievalError(AgentLoopError):
+    """An index or a search failed."""
+
+
+class DocumentError(RetrievalError):
+    """A file or folder could not be read as documents."""
+
+
+class IndexCorruptError(RetrievalError):
+    """An index file is damaged or was written by an incompatible version."""

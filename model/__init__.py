@@ -1,0 +1,1 @@
+"""The diffusion language model: network, constraints, sampler, engine, training."""

@@ -1,0 +1,1 @@
+"""Exact constraints on a canvas: automata, their lift to tokens, inference on them."""

@@ -1,0 +1,1 @@
+"""Local documents: loaders, chunks, store, hybrid search."""

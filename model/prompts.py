@@ -126,9 +126,9 @@ def reading_messages(passages: Sequence[str], question: str) -> list[Message]:
 
 
 def reading_answer(answer: str | None, quotes: Sequence[str]) -> str:
-    """The canonical answer text of the reading task: the quotes first, then the answer.
+    """The canonical answer text of the reading task: the answer, then sentences that show it.
 
-    The quote comes first so that the answer is read off the evidence that was chosen.
+    The answer comes first: it then starts at a fixed slot of the canvas, whatever the quote's length.
     """
-    value = {"quotes": list(quotes), "answer": answer}
+    value = {"answer": answer, "quotes": list(quotes)}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -32,7 +32,23 @@ class GraphBuildError(GraphError):
 
 
 class StateError(GraphError):
-    """A node wrote something its state does not permit; nothing was stored."""
+    """A node wrote something its state does not permit; nothing was stored.
+
+    Attributes:
+        node: The node that wrote, `""` outside a run.
+        field: The field of the state.
+        expected: What the field takes.
+        got: What was written, shortened.
+    """
+
+    def __init__(
+        self, message: str, *, node: str = "", field: str = "", expected: str = "", got: str = ""
+    ) -> None:
+        self.node = node
+        self.field = field
+        self.expected = expected
+        self.got = got
+        super().__init__(message)
 
 
 class LimitError(GraphError):
@@ -40,7 +56,23 @@ class LimitError(GraphError):
 
 
 class ToolError(GraphError):
-    """A tool was called with arguments its schema refuses, or its function failed."""
+    """A tool was called with arguments its schema refuses, or its result is of the wrong type.
+
+    Attributes:
+        tool: The tool's name.
+        pointer: JSON pointer of the offending place in the arguments, `""` for the whole.
+        expected: What the schema takes there.
+        got: What came, shortened.
+    """
+
+    def __init__(
+        self, message: str, *, tool: str = "", pointer: str = "", expected: str = "", got: str = ""
+    ) -> None:
+        self.tool = tool
+        self.pointer = pointer
+        self.expected = expected
+        self.got = got
+        super().__init__(message)
 
 
 class ModelError(AgentLoopError):

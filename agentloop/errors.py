@@ -10,6 +10,7 @@ AgentLoopError
 │   ├── CheckpointError
 │   ├── ContextLengthError
 │   ├── DecodingError
+│   │   └── ContradictionError
 │   └── ConstraintError
 │       ├── UnsupportedSchemaError
 │       └── CanvasTooSmallError
@@ -89,6 +90,31 @@ class ContextLengthError(ModelError):
 
 class DecodingError(ModelError):
     """A canvas could not be decoded: the fixed text contradicts its constraint."""
+
+
+class ContradictionError(DecodingError):
+    """The committed tokens of a canvas lie on no text that its constraint accepts.
+
+    Attributes:
+        position: The first canvas position where what is committed cannot go on.
+        got: What stands there.
+        allowed: Some of the tokens that could stand there.
+        num_allowed: How many could.
+    """
+
+    def __init__(
+        self, position: int, got: str, allowed: tuple[str, ...], num_allowed: int
+    ) -> None:
+        self.position = position
+        self.got = got
+        self.allowed = allowed
+        self.num_allowed = num_allowed
+        more = f" and {num_allowed - len(allowed)} more" if num_allowed > len(allowed) else ""
+        super().__init__(
+            f"no accepted text holds the committed tokens: they stop being extendable at canvas "
+            f"position {position}, which holds {got}; allowed there after what precedes it: "
+            f"{', '.join(allowed) or 'nothing'}{more}; mask that position or change the fixed text"
+        )
 
 
 class ConstraintError(ModelError):

@@ -1,0 +1,137 @@
+"""A graph as its user wrote it: named steps, edges and routes, before it is checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from agentloop.errors import GraphBuildError
+from agentloop.state import StateSpec, type_name
+from agentloop.steps import Both, Each, Node, SubGraph, step_name
+
+
+@dataclass(frozen=True)
+class RouteDefinition:
+    """Where a node may go: the names of its targets, and what bounds it."""
+
+    targets: tuple[str, ...]
+    limit: int | None
+    then: str | None
+
+
+@dataclass
+class Definition:
+    """The steps by name, and what follows each: one edge or a route."""
+
+    name: str
+    spec: StateSpec[Any]
+    steps: dict[str, object] = field(default_factory=lambda: {})
+    edges: dict[str, str] = field(default_factory=lambda: {})
+    routes: dict[str, RouteDefinition] = field(default_factory=lambda: {})
+
+    def arrows(self) -> Iterator[tuple[str, str, str]]:
+        """Every (source, target, label); the label says how a route's arrow is taken."""
+        for source in ("START", *self.steps):
+            route = self.routes.get(source)
+            if route is None:
+                if source in self.edges:
+                    yield source, self.edges[source], ""
+                continue
+            for target in route.targets:
+                yield source, target, target
+            if route.then is not None and route.then not in route.targets:
+                yield source, route.then, f"after {route.limit}"
+
+    def view(self) -> nx.DiGraph[str]:
+        """The steps and arrows as a plain directed graph."""
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(["START", *self.steps, "END"])
+        graph.add_edges_from((source, target) for source, target, _ in self.arrows())
+        return graph
+
+    def outline(self) -> dict[str, Any]:
+        """Everything about the graph that a recorded run depends on, as JSON data."""
+        return {
+            "state": self.spec.state.model_json_schema(),
+            "steps": {name: step_outline(step) for name, step in self.steps.items()},
+            "edges": self.edges,
+            "routes": {
+                name: [list(route.targets), route.limit, route.then]
+                for name, route in self.routes.items()
+            },
+        }
+
+    def fingerprint(self) -> str:
+        """A hash of the outline: 16 hex digits."""
+        text = json.dumps(self.outline(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def step_outline(step: object) -> Any:  # noqa: ANN401 - JSON data
+    """What a step is, without its code."""
+    if isinstance(step, Each):
+        body = [step_outline(inner) for inner in step.body]
+        return {"each": body, "over": step.over, "into": step.into}
+    if isinstance(step, Both):
+        return {"both": [[step_outline(inner) for inner in body] for body in step.branches]}
+    if not isinstance(step, Node) and isinstance(step, SubGraph):
+        return {"graph": step.name, "fingerprint": step.fingerprint}
+    return step_name(step)
+
+
+@dataclass(frozen=True)
+class SubStates:
+    """How the state of a graph inside another is made and read back.
+
+    Attributes:
+        shared: The fields both states have; passed in, and what is written to them passed back.
+        own: The sub-graph's other fields; they start at their defaults each time.
+    """
+
+    shared: tuple[str, ...]
+    own: tuple[str, ...]
+    spec: StateSpec[Any]
+
+    def enter(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that the sub-graph starts with."""
+        fields = self.spec.state.model_fields
+        start: dict[str, Any] = {name: values[name] for name in self.shared}
+        for name in self.own:
+            start[name] = fields[name].get_default(call_default_factory=True, validated_data=start)
+        return start
+
+    def leave(self, patch: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a sub-graph's patch that the outer state has."""
+        return {name: patch[name] for name in self.shared if name in patch}
+
+
+def sub_states(outer: StateSpec[Any], inner: StateSpec[Any]) -> SubStates:
+    """Match the states of a graph and of one inside it.
+
+    Raises:
+        GraphBuildError: A shared field has another type in each, or a required field has no source.
+    """
+    ours, theirs = outer.state.model_fields, inner.state.model_fields
+    shared = tuple(name for name in theirs if name in ours)
+    names = f"{inner.state.__name__}.{{0}}", f"{outer.state.__name__}.{{0}}"
+    for name in shared:
+        types = theirs[name].annotation, ours[name].annotation
+        if types[0] != types[1] or inner.reducers.get(name) != outer.reducers.get(name):
+            a, b = (f"{n.format(name)}: {type_name(t)}" for n, t in zip(names, types, strict=True))
+            raise GraphBuildError(
+                f"{a} and {b} differ, but fields of one name are passed between a graph and its "
+                "sub-graph; give both the same type, or the field another name"
+            )
+    own = tuple(name for name in theirs if name not in ours)
+    for name in own:
+        if theirs[name].is_required():
+            raise GraphBuildError(
+                f"{names[0].format(name)} has no default and {outer.state.__name__} has no such "
+                f"field to take it from; give it a default, or add it to {outer.state.__name__}"
+            )
+    return SubStates(shared, own, inner)

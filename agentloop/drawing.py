@@ -1,0 +1,96 @@
+"""Pictures of a graph: a networkx view and Mermaid text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import networkx as nx
+
+from agentloop.definition import Definition
+from agentloop.steps import Both, Each, Node, SubGraph, step_name
+
+
+def kind_of(step: object) -> str:
+    """`node`, `each`, `both` or `graph`."""
+    if isinstance(step, Each):
+        return "each"
+    if isinstance(step, Both):
+        return "both"
+    return "graph" if isinstance(step, SubGraph) and not isinstance(step, Node) else "node"
+
+
+def as_networkx(definition: Definition) -> nx.DiGraph[str]:
+    """The graph as networkx sees it.
+
+    Nodes are step names with the attribute `kind` (`node`, `each`, `both`, `graph`, `end`), `over`
+    for `each` and `branches` for `both`. Edges have `label` (the name a route returns) and, for
+    routes, `limit`.
+    """
+    graph: nx.DiGraph[str] = nx.DiGraph(name=definition.name)
+    graph.add_node("START", kind="end")
+    for name, step in definition.steps.items():
+        extra: dict[str, Any] = {}
+        if isinstance(step, Each):
+            extra = {"over": step.over, "body": [step_name(inner) for inner in step.body]}
+        elif isinstance(step, Both):
+            extra = {"branches": [[step_name(inner) for inner in body] for body in step.branches]}
+        graph.add_node(name, kind=kind_of(step), **extra)
+    graph.add_node("END", kind="end")
+    for source, target, label in definition.arrows():
+        route = definition.routes.get(source)
+        limit = route.limit if route is not None else None
+        graph.add_edge(source, target, label=label, limit=limit)
+    return graph
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;") + '"'
+
+
+class _Names:
+    """Identifiers for Mermaid, one for every step."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._given:
+            plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+            self._given[name] = f"n{len(self._given)}_{plain}"
+        return self._given[name]
+
+
+def _shape(name: str, step: object) -> Iterator[str]:
+    """The Mermaid shape of a step, without its identifier."""
+    if isinstance(step, Each):
+        limit = f", limit {step.limit}" if step.limit is not None else ""
+        body = " → ".join(step_name(inner) for inner in step.body)
+        yield f"[[{_quoted(f'{body} for each of {step.over}{limit}')}]]"
+    elif isinstance(step, Both):
+        bodies = [" → ".join(step_name(inner) for inner in body) for body in step.branches]
+        yield f"[[{_quoted(' ∥ '.join(bodies))}]]"
+    elif kind_of(step) == "graph":
+        yield f"[/{_quoted(name)}/]"
+    else:
+        yield f"[{_quoted(name)}]"
+
+
+def as_mermaid(definition: Definition) -> str:
+    """The graph as a Mermaid flowchart, for Markdown and web pages."""
+    names = _Names()
+    lines = ["flowchart TD", f"  {names['START']}((START))"]
+    for name, step in definition.steps.items():
+        lines += [f"  {names[name]}{shape}" for shape in _shape(name, step)]
+    lines.append(f"  {names['END']}((END))")
+    for source, target, label in definition.arrows():
+        route = definition.routes.get(source)
+        arrow = "-.->" if route is not None else "-->"
+        text = f"|{_quoted(label)}|" if label else ""
+        lines.append(f"  {names[source]} {arrow}{text} {names[target]}")
+    for name, route in definition.routes.items():
+        if route.limit is not None:
+            then = f", then {route.then}" if route.then is not None else ""
+            lines.append(f"  %% {name}: at most {route.limit} visits{then}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,94 @@
+"""What happens in a run, as one ordered stream that consumers can only read.
+
+A run appends; consumers follow at their own pace with a cursor into the same list. So a slow
+consumer lags, a gone one costs nothing, and neither can hold up a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+logger = logging.getLogger("agentloop")
+
+
+class Event(NamedTuple):
+    """One thing that happened.
+
+    Attributes:
+        run: The run's name.
+        path: Where: the step's path, such as `plan`, `retrieve[2]` or `answer#3` (third visit);
+            `""` for the run itself.
+        kind: What: `run.start`, `run.end`, `run.error`, `node.start`, `node.end`, `node.error`,
+            `node.retry`, `each.skip`, `route`, `limit`, `call.start`, `call.end`, `call.error`,
+            or whatever a node emits.
+        data: The patch of `node.end`, the target of `route`, the error of `*.error`, ...
+        at_s: Seconds since the run started.
+    """
+
+    run: str
+    path: str
+    kind: str
+    data: Any
+    at_s: float
+
+
+class EventLog:
+    """The events of one run, in order, and those who wait for the next."""
+
+    def __init__(
+        self, listener: Callable[[Event], object] | None = None, is_kept: bool = True
+    ) -> None:
+        self.events: list[Event] = []
+        self.is_closed = False
+        self._listener = listener
+        self._is_kept = is_kept
+        self._waiters: list[asyncio.Future[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.get_ident()
+
+    def append(self, event: Event) -> None:
+        """Add an event; never waits for anybody."""
+        if self._is_kept:
+            self.events.append(event)
+        if self._listener is not None:
+            try:
+                self._listener(event)
+            except Exception:  # a consumer's fault is not the run's
+                logger.exception("an event listener failed at %s %s", event.kind, event.path)
+        if self._waiters:
+            self._wake_from_anywhere()
+
+    def close(self) -> None:
+        """No more events will come."""
+        self.is_closed = True
+        if self._waiters:
+            self._wake_from_anywhere()
+
+    async def wait(self, num_seen: int) -> bool:
+        """Wait until there are more events than have been seen. False if no more will come."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        while True:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._waiters.append(waiter)  # before looking: a thread may append in between
+            if len(self.events) > num_seen:
+                return True
+            if self.is_closed:
+                return False
+            await waiter
+
+    def _wake_from_anywhere(self) -> None:
+        if threading.get_ident() == self._thread:
+            self._wake()
+        elif self._loop is not None and not self._loop.is_closed():  # a sync node, in its thread
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

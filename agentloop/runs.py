@@ -1,0 +1,261 @@
+"""Starting runs: one, many, streamed, or from synchronous code; and what a run gives back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pydantic import BaseModel
+
+from agentloop.context import here
+from agentloop.errors import GraphError, StateError
+from agentloop.events import Event, EventLog
+from agentloop.flow import Flow
+from agentloop.runner import Branch, Run, walk
+
+S = TypeVar("S", bound=BaseModel)
+T = TypeVar("T")
+_numbers = itertools.count(1)
+
+
+class Timing(NamedTuple):
+    """How often a node ran and how long in all, in seconds of wall time."""
+
+    num: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class RunResult(Generic[S]):
+    """What a run gives back.
+
+    Attributes:
+        state: The state at the end; after a failure, with everything that was committed.
+        run: The run's name.
+        events: What happened, in order; empty if the run was told to keep none.
+        timings: Per node name.
+        seconds: Wall time of the run.
+        error: What the run failed with, if it failed.
+    """
+
+    state: S
+    run: str
+    events: list[Event] = field(repr=False)
+    timings: dict[str, Timing] = field(repr=False)
+    seconds: float
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run.
+
+    Attributes:
+        model: The model that `llm` calls inside nodes go to.
+        max_steps: Nodes that a run may start in all.
+        concurrency: Nodes of one run that may be working at once.
+        on_event: Called with every event; what it raises is logged and ignored.
+        is_kept: Whether the result holds the events.
+    """
+
+    model: Any = None
+    max_steps: int | None = None
+    concurrency: int | None = None
+    on_event: Callable[[Event], object] | None = None
+    is_kept: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "concurrency"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise GraphError(f"{name} is {value}; use 1 or more, or None for no limit")
+
+
+def _start_values(flow: Flow, state: BaseModel) -> dict[str, Any]:
+    expected = flow.spec.state
+    if not isinstance(state, expected):
+        raise StateError(
+            f"graph {flow.name!r} runs on {expected.__name__}, got {type(state).__name__}; "
+            f"start it with {expected.__name__}(...)",
+            expected=expected.__name__,
+            got=type(state).__name__,
+        )
+    fields = expected.model_fields
+    values: dict[str, Any] = {}
+    for name in fields:
+        value = state.__dict__[name]
+        if name in flow.spec.reducers and isinstance(value, list | dict):
+            value = value.copy()  # pyright: ignore[reportUnknownVariableType] - of the field's type
+        values[name] = value
+    return values
+
+
+async def execute(
+    flow: Flow, state: S, options: Options, name: str | None, log: EventLog | None = None
+) -> RunResult[S]:
+    """Run a flow to its end or failure; a failure is in the result.
+
+    Raises:
+        StateError: The state is not of the graph's class.
+        asyncio.CancelledError: The caller's task was cancelled.
+    """
+    log = log if log is not None else EventLog(options.on_event, options.is_kept)
+    try:
+        values = _start_values(flow, state)
+        run = Run(
+            name or f"run-{next(_numbers)}",
+            log,
+            options.model,
+            options.max_steps,
+            options.concurrency,
+        )
+        started = perf_counter()
+        error: Exception | None = None
+        outer = here.set(None)
+        run.emit("", "run.start", flow.name)
+        try:
+            await walk(run, flow, Branch(flow.spec, values, is_root=True))
+        except Exception as failure:
+            error = failure
+            run.emit("", "run.error", failure)
+        except BaseException as failure:
+            run.emit("", "run.error", failure)
+            raise
+        finally:
+            here.reset(outer)
+        final: Any = flow.spec.build(values)
+        if error is None:
+            run.emit("", "run.end", final)
+        timings = {node: Timing(int(num), total) for node, (num, total) in run.timings.items()}
+        seconds = perf_counter() - started
+        return RunResult(final, run.name, log.events, timings, seconds, error)
+    finally:
+        log.close()
+
+
+async def execute_checked(
+    flow: Flow, state: S, options: Options, name: str | None, check: bool
+) -> RunResult[S]:
+    """Run a flow; with `check`, a failure is raised instead of returned."""
+    result = await execute(flow, state, options, name)
+    if check and result.error is not None:
+        raise result.error
+    return result
+
+
+async def execute_all(
+    flow: Flow, states: Iterable[S], options: Options, concurrency: int, check: bool
+) -> list[RunResult[S]]:
+    """Run a flow on many states, some at once. Results in the order of the states."""
+    if concurrency < 1:
+        raise GraphError(f"concurrency is {concurrency}; use 1 or more")
+    results: dict[int, RunResult[S]] = {}
+    inputs = enumerate(states)
+
+    async def work() -> None:
+        for index, state in inputs:  # shared: every worker takes the next one
+            results[index] = await execute_checked(flow, state, options, None, check)
+
+    first: BaseException
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(work())
+        return [results[index] for index in range(len(results))]
+    except BaseExceptionGroup as failed:
+        first = failed.exceptions[0]
+    raise first
+
+
+def run_blocking(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end from synchronous code, whether or not a loop is running here.
+
+    Where one is running (a notebook), the coroutine gets a loop of its own in a thread, in a copy
+    of the caller's context, and the caller waits.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(main)
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            outcome.append(asyncio.run(main))
+        except BaseException as error:
+            failure.append(error)
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(work,), name="agentloop-run-sync")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+class EventStream(Generic[S]):
+    """The events of a run while it goes on: `async for event in g.stream(...)`.
+
+    The run never waits for the reader. The stream ends when the run does, and then raises the
+    run's error if there is one. A reader that just stops lets the run go on to its end; leaving
+    `async with g.stream(...) as events:` early cancels it.
+    """
+
+    def __init__(self, flow: Flow, state: S, options: Options, name: str | None) -> None:
+        self._log = EventLog(options.on_event)
+        self._num_seen = 0
+        self._start: Callable[[], Coroutine[Any, Any, RunResult[S]]] = lambda: execute(
+            flow, state, options, name, self._log
+        )
+        self._task: asyncio.Task[RunResult[S]] | None = None
+
+    def _running(self) -> asyncio.Task[RunResult[S]]:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._start())
+            _streaming.add(self._task)
+            self._task.add_done_callback(_streaming.discard)
+        return self._task
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        task = self._running()
+        if await self._log.wait(self._num_seen):
+            event = self._log.events[self._num_seen]
+            self._num_seen += 1
+            return event
+        result = await task
+        if result.error is not None:
+            raise result.error
+        raise StopAsyncIteration
+
+    async def result(self) -> RunResult[S]:
+        """Wait for the run's end and give its result; a failure is in it."""
+        return await asyncio.shield(self._running())
+
+    async def __aenter__(self) -> EventStream[S]:
+        self._running()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        task = self._running()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+_streaming: set[asyncio.Task[Any]] = set()  # the loop itself holds tasks only weakly

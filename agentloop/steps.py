@@ -1,0 +1,188 @@
+"""What a graph is made of: nodes, `each`, `both`, and the two ends.
+
+These are descriptions that a user writes; `agentloop.flow` turns them into something that runs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, Union
+
+from pydantic import BaseModel
+
+from agentloop.errors import GraphBuildError
+
+S = TypeVar("S", bound=BaseModel)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class End:
+    """One of the two ends of a graph: `START` or `END`."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+START: Final = End("START")
+END: Final = End("END")
+
+
+class SubGraph(ABC, Generic[S]):
+    """A graph, as far as one that holds it as a step needs to know it."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def flow(self) -> Any:  # noqa: ANN401 - a Flow; naming its type here would go in a circle
+        """The graph checked and made ready to run."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A hash of what recorded runs depend on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node(Generic[S]):
+    """A function as a step.
+
+    Attributes:
+        call: The function: takes a draft (and an item, inside `each`).
+        name: What events, errors and routes call it.
+        timeout_s: Seconds after which the node fails with `TimeoutError`, leaving no patch.
+        num_retries: How often a failing node is tried again, each time on a fresh draft.
+    """
+
+    call: Callable[..., Any]
+    name: str
+    timeout_s: float | None = None
+    num_retries: int = 0
+
+
+Step: TypeAlias = Union[
+    Callable[[S], object],
+    Node[S],
+    "Each[S]",
+    "Both[S]",
+    "SubGraph[Any]",
+]
+Body: TypeAlias = Union[Step[S], "list[Step[S]]", "tuple[Step[S], ...]"]
+Target: TypeAlias = Union[Step[S], End]
+OnError: TypeAlias = Union[Literal["raise", "skip"], Callable[[S, Any, Exception], object]]
+
+
+@dataclass(frozen=True, eq=False)
+class Each(Generic[S]):
+    """A body run once for every item of a field, all at the same time."""
+
+    body: tuple[Step[S], ...]
+    over: str
+    into: str | None
+    limit: int | None
+    on_error: OnError[S]
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Both(Generic[S]):
+    """Bodies run at the same time on the same state."""
+
+    branches: tuple[tuple[Step[S], ...], ...]
+    name: str
+
+
+def step_name(step: object) -> str:
+    """What errors, events and routes call a step."""
+    name = getattr(step, "name", None) or getattr(step, "__name__", None)
+    return str(name) if name else type(step).__name__
+
+
+def node(
+    call: Callable[[S], object],
+    *,
+    name: str | None = None,
+    timeout_s: float | None = None,
+    retries: int = 0,
+) -> Node[S]:
+    """A function as a step with options.
+
+    Args:
+        call: The node's function.
+        name: Another name than the function's, so that it can stand in a graph twice.
+        timeout_s: Seconds after which it fails with `TimeoutError`, leaving no patch.
+        retries: How often it is tried again when it fails, each time on a fresh draft.
+    """
+    return Node(call, name or step_name(call), timeout_s, retries)
+
+
+def _as_body(body: Body[S], where: str) -> tuple[Step[S], ...]:
+    steps: tuple[Any, ...] = tuple(body) if isinstance(body, list | tuple) else (body,)
+    for step in steps:
+        if isinstance(step, End):
+            raise GraphBuildError(f"{where} has {step!r} inside; it starts and ends by itself")
+    if not steps:
+        raise GraphBuildError(f"{where} has an empty sequence; give it at least one node")
+    return steps
+
+
+def each(
+    body: Callable[[S, Any], object] | Body[S],
+    *,
+    over: str,
+    into: str | None = None,
+    limit: int | None = None,
+    on_error: OnError[S] = "raise",
+    name: str | None = None,
+) -> Each[S]:
+    """A step that runs its body once for every item of a field, all at the same time.
+
+    Items keep their order: what branches append to a `Log` comes out in the order of the items,
+    whichever finished first. With no items the graph simply goes on.
+
+    Args:
+        body: A node `async def f(s: S, item: T)`; or, with `into`, any step or list of steps.
+        over: The field whose items are worked on.
+        into: The field that holds the item in each branch, for a body that takes only the state.
+            What a branch writes to it stays in the branch.
+        limit: How many items are worked on at once, `None` for all.
+        on_error: What to do when the body fails for an item: `"raise"` ends the run, `"skip"`
+            leaves the item out, a function `async def f(s: S, item: T, error: Exception)` runs in
+            its place.
+        name: The step's name, by default the body's.
+
+    Raises:
+        GraphBuildError: The limit is below one or the body is not one.
+    """
+    label = name or (
+        "+".join(map(step_name, body)) if isinstance(body, list | tuple) else step_name(body)
+    )
+    if limit is not None and limit < 1:
+        raise GraphBuildError(f"each({label}) has limit={limit}; use 1 or more, or None for all")
+    steps: tuple[Any, ...] = _as_body(body, f"each({label})")  # type: ignore[arg-type]  # a node of two arguments is checked by its call
+    return Each(steps, over, into, limit, on_error, label)
+
+
+def both(*branches: Body[S], name: str | None = None) -> Both[S]:
+    """A step that runs several bodies at the same time on the same state.
+
+    Every branch goes at its own pace; the graph goes on when all are through. A branch of several
+    steps is a list: `both(search, [draft, polish])`.
+
+    Args:
+        branches: A step or a list of steps each.
+        name: The step's name, by default the branches' names joined with `+`.
+
+    Raises:
+        GraphBuildError: There are fewer than two branches or one is empty.
+    """
+    if len(branches) < 2:
+        raise GraphBuildError(f"both() has {len(branches)} branches; give it two or more")
+    bodies = tuple(_as_body(branch, "both()") for branch in branches)
+    label = name or "+".join("-".join(map(step_name, body)) for body in bodies)
+    return Both(bodies, label)

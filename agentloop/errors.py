@@ -102,9 +102,7 @@ class ContradictionError(DecodingError):
         num_allowed: How many could.
     """
 
-    def __init__(
-        self, position: int, got: str, allowed: tuple[str, ...], num_allowed: int
-    ) -> None:
+    def __init__(self, position: int, got: str, allowed: tuple[str, ...], num_allowed: int) -> None:
         self.position = position
         self.got = got
         self.allowed = allowed

@@ -17,7 +17,7 @@ class CallKeeper(Protocol):
     """The part of a run that calls inside nodes go through."""
 
     @property
-    def model(self) -> Any:  # noqa: ANN401 - a Model; the name belongs to agentloop.llm
+    def model(self) -> Any:
         """The model given to the run."""
         ...
 

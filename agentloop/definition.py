@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import networkx as nx
-
 from agentloop.errors import GraphBuildError
-from agentloop.state import StateSpec, type_name
-from agentloop.steps import Both, Each, Node, SubGraph, step_name
+from agentloop.reducers import type_name
+from agentloop.state import StateSpec
+from agentloop.steps import BothStep, EachStep, SubGraph, step_name
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,12 @@ class Definition:
             if route.then is not None and route.then not in route.targets:
                 yield source, route.then, f"after {route.limit}"
 
-    def view(self) -> nx.DiGraph[str]:
-        """The steps and arrows as a plain directed graph."""
-        graph: nx.DiGraph[str] = nx.DiGraph()
-        graph.add_nodes_from(["START", *self.steps, "END"])
-        graph.add_edges_from((source, target) for source, target, _ in self.arrows())
-        return graph
+    def successors(self) -> dict[str, list[str]]:
+        """For every step and both ends, the names that may follow it."""
+        following: dict[str, list[str]] = {name: [] for name in ("START", *self.steps, "END")}
+        for source, target, _ in self.arrows():
+            following[source].append(target)
+        return following
 
     def outline(self) -> dict[str, Any]:
         """Everything about the graph that a recorded run depends on, as JSON data."""
@@ -72,14 +71,14 @@ class Definition:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def step_outline(step: object) -> Any:  # noqa: ANN401 - JSON data
+def step_outline(step: object) -> Any:
     """What a step is, without its code."""
-    if isinstance(step, Each):
+    if isinstance(step, EachStep):
         body = [step_outline(inner) for inner in step.body]
         return {"each": body, "over": step.over, "into": step.into}
-    if isinstance(step, Both):
+    if isinstance(step, BothStep):
         return {"both": [[step_outline(inner) for inner in body] for body in step.branches]}
-    if not isinstance(step, Node) and isinstance(step, SubGraph):
+    if isinstance(step, SubGraph):
         return {"graph": step.name, "fingerprint": step.fingerprint}
     return step_name(step)
 

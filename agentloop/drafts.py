@@ -13,12 +13,13 @@ from typing import Any, NoReturn, TypeVar, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from agentloop.errors import StateError
-from agentloop.reducers import LOG, MAX, MERGE, Reducer
+from agentloop.reducers import LOG, MAX, MERGE, Reducer, type_name
 
 S = TypeVar("S", bound=BaseModel)
 _set = object.__setattr__
 _RECORD = "__agentloop_record__"
 _GOT_LENGTH = 80
+_NOT_ITEMS: tuple[type, ...] = (str, bytes, Mapping)  # can be iterated, but that is a mistake
 
 
 class _Record:
@@ -79,15 +80,16 @@ class LogDraft(list[Any]):
         self._field = field
         self._validate = validate
 
-    def append(self, item: Any) -> None:  # noqa: ANN401 - validated below
+    def append(self, item: Any) -> None:
         """Append one item, validated and recorded."""
         self.extend((item,))
 
     def extend(self, items: Iterable[Any]) -> None:
         """Append items, validated and recorded."""
         record = _writable(self._draft, self._field)
-        if isinstance(items, str | bytes | Mapping):
-            kind = f"{type(items).__name__} {shorten(cast(object, items))}"
+        given: object = items
+        if isinstance(given, _NOT_ITEMS):
+            kind = f"{type(given).__name__} {shorten(given)}"
             _refuse(self._draft, self._field, "a list of items", kind, "append() takes one item")
         try:
             new = self._validate(list(items))
@@ -96,15 +98,16 @@ class LogDraft(list[Any]):
         super().extend(new)
         record.patch.setdefault(self._field, []).extend(new)
 
-    def __iadd__(self, items: Iterable[Any]) -> LogDraft:  # type: ignore[override,misc]  # a recording list stays one
+    def __iadd__(self, items: Iterable[Any]) -> LogDraft:  # type: ignore[misc]  # stays a recording list
         self.extend(items)
         return self
 
     def _append_only(self, *_args: object, **_options: object) -> NoReturn:
         _refuse(self._draft, self._field, "appending", "another change", "a Log only grows: use +=")
 
-    insert = pop = remove = clear = sort = reverse = _append_only  # type: ignore[assignment]  # refused by design
-    __setitem__ = __delitem__ = __imul__ = _append_only  # type: ignore[assignment]  # refused by design
+    insert = pop = remove = clear = reverse = _append_only
+    sort: Any = _append_only
+    __setitem__ = __delitem__ = __imul__ = _append_only
 
 
 class MergeDraft(dict[Any, Any]):
@@ -124,10 +127,10 @@ class MergeDraft(dict[Any, Any]):
         self._field = field
         self._validate = validate
 
-    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - validated below
+    def __setitem__(self, key: Any, value: Any) -> None:
         self.update({key: value})
 
-    def update(self, *items: Any, **named: Any) -> None:  # type: ignore[override]  # noqa: ANN401 - dict's own forms
+    def update(self, *items: Any, **named: Any) -> None:
         """Set keys, validated and recorded."""
         record = _writable(self._draft, self._field)
         try:
@@ -137,20 +140,20 @@ class MergeDraft(dict[Any, Any]):
         super().update(new)
         record.patch.setdefault(self._field, {}).update(new)
 
-    def setdefault(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401 - dict's own form
+    def setdefault(self, key: Any, default: Any = None) -> Any:
         """The value of a key, set to the default first where it is missing."""
         if key not in self:
             self.update({key: default})
         return self[key]
 
-    def __ior__(self, items: Any) -> MergeDraft:  # type: ignore[override,misc]  # noqa: ANN401 - dict's own forms
+    def __ior__(self, items: Any) -> MergeDraft:  # type: ignore[misc]  # stays recording
         self.update(items)
         return self
 
     def _set_only(self, *_args: object, **_options: object) -> NoReturn:
         _refuse(self._draft, self._field, "setting keys", "a removal", "a Merge field only grows")
 
-    pop = popitem = clear = __delitem__ = _set_only  # type: ignore[assignment]  # refused by design
+    pop = popitem = clear = __delitem__ = _set_only
 
 
 _CONTAINERS: dict[Reducer, type[Any]] = {LOG: LogDraft, MERGE: MergeDraft}
@@ -159,7 +162,7 @@ _CONTAINERS: dict[Reducer, type[Any]] = {LOG: LogDraft, MERGE: MergeDraft}
 def _container_property(field: str, kind: type[Any], validate: Callable[[Any], Any]) -> property:
     """A property that makes the recording container when a node first reads the field."""
 
-    def read(draft: BaseModel) -> Any:  # noqa: ANN401 - a list or a dict
+    def read(draft: BaseModel) -> Any:
         values: dict[str, Any] = vars(draft)
         value = values[field]
         if type(value) is not kind:
@@ -169,8 +172,44 @@ def _container_property(field: str, kind: type[Any], validate: Callable[[Any], A
     return property(read)
 
 
-def _expected(state: type[BaseModel], field: str) -> str:
-    return type_name(state.model_fields[field].annotation)
+def _assign_plain(draft: BaseModel, record: _Record, field: str, value: object) -> None:
+    before: dict[str, Any] = vars(draft)
+    try:
+        type(draft).__pydantic_validator__.validate_assignment(draft, field, value)
+    except ValidationError as error:
+        _set(draft, "__dict__", before)  # a model validator fails after the value is in
+        expected = type_name(type(draft).model_fields[field].annotation)
+        _explain(draft, field, expected, error)
+    record.patch[field] = draft.__dict__[field]
+
+
+def _assign_reduced(draft: BaseModel, field: str, value: object, reducer: Reducer) -> None:
+    record = _writable(draft, field)
+    before = draft.__dict__[field]
+    if reducer in _CONTAINERS:
+        if value is not before:  # `+=` assigns the very container it has recorded into
+            fix = f"s.{field} += [...]" if reducer is LOG else f"s.{field}[key] = value"
+            _refuse(draft, field, fix, "a whole new value", f"{reducer.name} fields only grow")
+        return
+    written = record.patch.get(field)
+    _assign_plain(draft, record, field, value)
+    after = draft.__dict__[field]
+    if reducer is MAX:
+        values: dict[str, Any] = vars(draft)
+        values[field] = reducer.combine(before, after)
+        record.patch[field] = after if written is None else reducer.combine(written, after)
+    else:
+        delta = after - before
+        record.patch[field] = delta if written is None else written + delta
+
+
+def _assign_other(draft: BaseModel, field: str, value: object) -> None:
+    """Set a property of the state, which sets fields in turn; anything else is refused."""
+    setter = getattr(getattr(type(draft), field, None), "fset", None)
+    if setter is None:
+        names = ", ".join(type(draft).model_fields)
+        _refuse(draft, field, f"one of {names}", field, "declare the field on the state")
+    setter(draft, value)
 
 
 def _write_method(
@@ -179,46 +218,13 @@ def _write_method(
     """The `__setattr__` of a draft class."""
     plain = frozenset(name for name in state.model_fields if name not in reducers)
 
-    def assign_plain(draft: BaseModel, record: _Record, field: str, value: object) -> None:
-        before = draft.__dict__
-        try:
-            type(draft).__pydantic_validator__.validate_assignment(draft, field, value)
-        except ValidationError as error:
-            _set(draft, "__dict__", before)  # a model validator fails after the value is in
-            _explain(draft, field, _expected(state, field), error)
-        record.patch[field] = draft.__dict__[field]
-
-    def assign_reduced(draft: BaseModel, record: _Record, field: str, value: object) -> None:
-        reducer = reducers[field]
-        before = draft.__dict__[field]
-        if reducer in _CONTAINERS:
-            if value is not before:  # `+=` assigns the very container it has recorded into
-                fix = f"s.{field} += [...]" if reducer is LOG else f"s.{field}[key] = value"
-                _refuse(draft, field, fix, "a whole new value", f"{reducer.name} fields only grow")
-            return
-        written = record.patch.get(field)
-        assign_plain(draft, record, field, value)
-        after = draft.__dict__[field]
-        if reducer is MAX:
-            draft.__dict__[field] = reducer.combine(before, after)
-            record.patch[field] = after if written is None else reducer.combine(written, after)
-        else:
-            delta = after - before
-            record.patch[field] = delta if written is None else written + delta
-
     def write(draft: BaseModel, field: str, value: object) -> None:
-        record: _Record = getattr(draft, _RECORD)
-        if field in plain and record.is_open:
-            assign_plain(draft, record, field, value)
-        elif field in state.model_fields:
-            _writable(draft, field)
-            assign_reduced(draft, record, field, value)
+        if field in plain:
+            _assign_plain(draft, _writable(draft, field), field, value)
+        elif field in reducers:
+            _assign_reduced(draft, field, value, reducers[field])
         else:
-            setter = getattr(getattr(type(draft), field, None), "fset", None)
-            if setter is None:
-                names = ", ".join(state.model_fields)
-                _refuse(draft, field, f"one of {names}", field, "declare the field on the state")
-            setter(draft, value)
+            _assign_other(draft, field, value)
 
     return write
 
@@ -237,19 +243,21 @@ def draft_class(state: type[S], reducers: Mapping[str, Reducer]) -> type[S]:
         "__setattr__": _write_method(state, reducers),
         "__delattr__": _refuse_delete,
     }
-    made = cast(type[S], type(state)(state.__name__, (state,), body))
+    metaclass: Any = type(state)
+    made: Any = metaclass(state.__name__, (state,), body)
     for field, reducer in reducers.items():
         kind = _CONTAINERS.get(reducer)
         if kind is not None:
             annotation: Any = state.model_fields[field].annotation
             validate = TypeAdapter(annotation).validator.validate_python
             setattr(made, field, _container_property(field, kind, validate))
-    return made
+    return cast(type[S], made)
 
 
 def open_draft(draft: type[S], values: dict[str, Any], node: str) -> S:
     """A draft of some field values. The dict itself is not changed by what the node writes."""
-    made = draft.__new__(draft)
+    untyped: Any = draft
+    made: S = untyped.__new__(untyped)
     _set(made, "__dict__", values.copy())
     _set(made, "__pydantic_fields_set__", set())
     _set(made, "__pydantic_extra__", None)

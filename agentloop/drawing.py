@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import networkx as nx
+import networkx as nx  # type: ignore[import-untyped]  # its types are a package of their own
 
 from agentloop.definition import Definition
-from agentloop.steps import Both, Each, Node, SubGraph, step_name
+from agentloop.steps import BothStep, EachStep, SubGraph, step_name
 
 
 def kind_of(step: object) -> str:
     """`node`, `each`, `both` or `graph`."""
-    if isinstance(step, Each):
+    if isinstance(step, EachStep):
         return "each"
-    if isinstance(step, Both):
+    if isinstance(step, BothStep):
         return "both"
-    return "graph" if isinstance(step, SubGraph) and not isinstance(step, Node) else "node"
+    return "graph" if isinstance(step, SubGraph) else "node"
 
 
 def as_networkx(definition: Definition) -> nx.DiGraph[str]:
@@ -32,9 +32,9 @@ def as_networkx(definition: Definition) -> nx.DiGraph[str]:
     graph.add_node("START", kind="end")
     for name, step in definition.steps.items():
         extra: dict[str, Any] = {}
-        if isinstance(step, Each):
+        if isinstance(step, EachStep):
             extra = {"over": step.over, "body": [step_name(inner) for inner in step.body]}
-        elif isinstance(step, Both):
+        elif isinstance(step, BothStep):
             extra = {"branches": [[step_name(inner) for inner in body] for body in step.branches]}
         graph.add_node(name, kind=kind_of(step), **extra)
     graph.add_node("END", kind="end")
@@ -64,11 +64,11 @@ class _Names:
 
 def _shape(name: str, step: object) -> Iterator[str]:
     """The Mermaid shape of a step, without its identifier."""
-    if isinstance(step, Each):
+    if isinstance(step, EachStep):
         limit = f", limit {step.limit}" if step.limit is not None else ""
         body = " → ".join(step_name(inner) for inner in step.body)
         yield f"[[{_quoted(f'{body} for each of {step.over}{limit}')}]]"
-    elif isinstance(step, Both):
+    elif isinstance(step, BothStep):
         bodies = [" → ".join(step_name(inner) for inner in body) for body in step.branches]
         yield f"[[{_quoted(' ∥ '.join(bodies))}]]"
     elif kind_of(step) == "graph":

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from agentloop.definition import Definition, SubStates, sub_states
 from agentloop.loops import Loop, find_loops, innermost
 from agentloop.state import StateSpec
-from agentloop.steps import Both, Each, Node, SubGraph, step_name
+from agentloop.steps import BothStep, EachStep, NodeStep, SubGraph, step_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,29 +111,29 @@ def is_async(call: Callable[..., Any]) -> bool:
     )
 
 
-def make_leaf(step: Callable[..., Any] | Node[Any]) -> Leaf:
+def make_leaf(step: object) -> Leaf:
     """A function or node, inspected."""
-    if isinstance(step, Node):
+    if isinstance(step, NodeStep):
         call = step.call
         return Leaf(step.name, call, is_async(call), step.timeout_s, step.num_retries)
+    assert callable(step), "the rules let only functions through"
     return Leaf(step_name(step), step, is_async(step))
 
 
 def make_op(step: object, spec: StateSpec[Any]) -> Op:
     """One step, made ready to run."""
-    if isinstance(step, Each):
+    if isinstance(step, EachStep):
         body = straight_flow(step.name, step.body, spec)
         only = body.ops[0] if len(body.ops) == 1 else None
         leaf = only if isinstance(only, Leaf) else None
         on_error = make_leaf(step.on_error) if callable(step.on_error) else step.on_error
         return EachOp(step.name, body, leaf, step.over, step.into, step.limit, on_error)
-    if isinstance(step, Both):
+    if isinstance(step, BothStep):
         flows = tuple(
             straight_flow(f"{step.name}[{i}]", body, spec) for i, body in enumerate(step.branches)
         )
         return BothOp(step.name, flows)
-    if isinstance(step, Node) or not isinstance(step, SubGraph):
-        assert callable(step) or isinstance(step, Node)
+    if not isinstance(step, SubGraph):
         return make_leaf(step)
     flow: Flow = step.flow
     states = None if flow.spec is spec else sub_states(spec, flow.spec)
@@ -152,7 +152,7 @@ def straight_flow(name: str, steps: Iterable[object], spec: StateSpec[Any]) -> F
 def compile_flow(definition: Definition) -> Flow:
     """A definition that keeps the rules, as a flow."""
     numbers = {name: i for i, name in enumerate(definition.steps)} | {"END": -1}
-    loops = find_loops(definition.view(), "START")
+    loops = find_loops(definition.successors(), "START")
     inner = {name: innermost(loops, name) for name in definition.routes}
 
     def arc(source: str, target: str) -> Arc:

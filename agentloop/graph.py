@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import networkx as nx
 from pydantic import BaseModel
 
 from agentloop.definition import Definition, RouteDefinition
@@ -23,12 +23,27 @@ from agentloop.runs import (
     run_blocking,
 )
 from agentloop.state import state_spec
-from agentloop.steps import END, START, Both, Each, End, Node, Step, SubGraph, Target, step_name
+from agentloop.steps import (
+    END,
+    START,
+    BothStep,
+    EachStep,
+    End,
+    Node,
+    NodeStep,
+    Step,
+    SubGraph,
+    Target,
+    step_name,
+)
+
+if TYPE_CHECKING:
+    from networkx import DiGraph  # type: ignore[import-untyped]  # as in agentloop.drawing
 
 S = TypeVar("S", bound=BaseModel)
 
 
-class Graph(SubGraph[S]):
+class Graph(SubGraph, Generic[S]):
     """Steps on a typed state, and what follows each.
 
     Example:
@@ -74,7 +89,7 @@ class Graph(SubGraph[S]):
             raise GraphBuildError(
                 f"chain({', '.join(names)}): START can only be first and END only last"
             )
-        for source, target in zip(names, names[1:], strict=False):
+        for source, target in pairwise(names):
             self._connect(source, target)
         return self
 
@@ -133,7 +148,7 @@ class Graph(SubGraph[S]):
         steps = self._definition.steps
         known = steps.get(name)
         if known is None:
-            if not (callable(step) or isinstance(step, SubGraph | Node | Each | Both)):
+            if not (callable(step) or isinstance(step, SubGraph | NodeStep | EachStep | BothStep)):
                 raise GraphBuildError(
                     f"{step!r} is not a step; give a function, node(), each(), both() or a Graph"
                 )
@@ -183,7 +198,7 @@ class Graph(SubGraph[S]):
         return self._definition.fingerprint()
 
     @property
-    def nx(self) -> nx.DiGraph[str]:
+    def nx(self) -> DiGraph[str]:
         """The graph as a networkx directed graph, a copy. See `agentloop.drawing.as_networkx`."""
         return as_networkx(self._definition)
 
@@ -196,7 +211,7 @@ class Graph(SubGraph[S]):
         state: S,
         *,
         run: str | None = None,
-        model: Any = None,  # noqa: ANN401 - agentloop.llm.Model, which not every graph needs
+        model: Any = None,
         max_steps: int | None = None,
         concurrency: int | None = None,
         on_event: Callable[[Event], object] | None = None,
@@ -227,7 +242,7 @@ class Graph(SubGraph[S]):
         state: S,
         *,
         run: str | None = None,
-        model: Any = None,  # noqa: ANN401 - as in run
+        model: Any = None,
         max_steps: int | None = None,
         concurrency: int | None = None,
         on_event: Callable[[Event], object] | None = None,
@@ -251,7 +266,7 @@ class Graph(SubGraph[S]):
         states: Iterable[S],
         *,
         concurrency: int = 64,
-        model: Any = None,  # noqa: ANN401 - as in run
+        model: Any = None,
         max_steps: int | None = None,
         on_event: Callable[[Event], object] | None = None,
         check: bool = True,
@@ -273,7 +288,7 @@ class Graph(SubGraph[S]):
         state: S,
         *,
         run: str | None = None,
-        model: Any = None,  # noqa: ANN401 - as in run
+        model: Any = None,
         max_steps: int | None = None,
         concurrency: int | None = None,
     ) -> EventStream[S]:

@@ -9,11 +9,11 @@ irreducible programs", Microsoft Research, 1993.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, cast
 
-import networkx as nx
+import networkx as nx  # type: ignore[import-untyped]  # its types are a package of their own
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,34 @@ class Loop:
     heads: frozenset[str]
 
 
-def find_loops(graph: nx.DiGraph[str], entry: str) -> list[Loop]:
-    """All loops that can be reached from the entry, outer ones before those they hold."""
-    return list(_loops(graph, entry))
+Successors: TypeAlias = Mapping[str, Iterable[str]]  # for every step, what may follow it
 
 
-def _loops(graph: Any, entry: str) -> Iterator[Loop]:  # noqa: ANN401 - networkx views are not typed
+def _graph(following: Successors) -> Any:
+    graph: Any = nx.DiGraph()  # pyright: ignore[reportUnknownVariableType]  # views have no types
+    graph.add_nodes_from(following)
+    graph.add_edges_from((u, v) for u, targets in following.items() for v in targets)
+    return graph
+
+
+def descendants(following: Successors, step: str) -> set[str]:
+    """The steps that can be reached from a step."""
+    found: set[str] = nx.descendants(_graph(following), step)  # pyright: ignore[reportUnknownMemberType]
+    return found
+
+
+def ancestors(following: Successors, step: str) -> set[str]:
+    """The steps that a step can be reached from."""
+    found: set[str] = nx.ancestors(_graph(following), step)  # pyright: ignore[reportUnknownMemberType]
+    return found
+
+
+def find_loops(following: Successors, entry: str) -> list[Loop]:
+    """All loops, outer ones before those they hold; the run comes in at the entry."""
+    return list(_loops(_graph(following), entry))
+
+
+def _loops(graph: Any, entry: str) -> Iterator[Loop]:
     for component in nx.strongly_connected_components(graph):
         first = next(iter(component))
         if len(component) == 1 and not graph.has_edge(first, first):
@@ -47,20 +69,21 @@ def innermost(loops: list[Loop], step: str) -> Loop | None:
     return min(holding, key=lambda loop: len(loop.body), default=None)
 
 
-def endless_cycle(graph: nx.DiGraph[str], loop: Loop, limited: Collection[str]) -> list[str] | None:
+def endless_cycle(following: Successors, loop: Loop, limited: Collection[str]) -> list[str] | None:
     """A cycle through the loop's head that passes none of the limited steps.
 
     Args:
-        graph: The whole graph.
+        following: The whole graph.
         loop: The loop to look at.
         limited: The steps that let the run through a bounded number of times per entry.
 
     Returns:
         The steps of the cycle, the first one again at the end; `None` if there is no such cycle.
     """
-    free: Any = graph.subgraph(loop.body - set(limited))
+    free: Any = _graph(following).subgraph(loop.body - set(limited))
     for head in sorted(loop.heads & set(free)):
         for last in sorted(free.pred[head]):
             if nx.has_path(free, head, last):
-                return [*nx.shortest_path(free, head, last), head]
+                path: list[str] = cast(Any, nx).shortest_path(free, head, last)
+                return [*path, head]
     return None

@@ -7,7 +7,8 @@ say in the type how writes combine. For a type checker they are the plain type (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -37,11 +38,11 @@ def _extend(old: list[Any], new: list[Any]) -> list[Any]:
     return [*old, *new]
 
 
-def _add(old: Any, new: Any) -> Any:  # noqa: ANN401 - whatever type the user sums
+def _add(old: Any, new: Any) -> Any:
     return old + new
 
 
-def _larger(old: Any, new: Any) -> Any:  # noqa: ANN401 - whatever type the user compares
+def _larger(old: Any, new: Any) -> Any:
     if old is None or new is None:  # None is "nothing yet", below everything
         return new if old is None else old
     return max(old, new)
@@ -67,6 +68,13 @@ Max = Annotated[T, MAX]
 
 Merge = Annotated[dict[K, V], MERGE]
 """A dict that nodes only set keys of; parallel branches must set different keys."""
+
+
+def type_name(annotation: object) -> str:
+    """An annotation as a programmer writes it."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
 
 
 def reducers_of(state: type[BaseModel]) -> dict[str, Reducer]:
@@ -125,31 +133,36 @@ def join(
         the patch: no branch wins.
     """
     joined: dict[str, Any] = {}
-    writers: dict[tuple[str, object], list[str]] = {}
+    plain: dict[str, list[str]] = {}  # who wrote a plain field
+    keys: dict[tuple[str, object], list[str]] = {}  # who wrote a key of a Merge field
     logs: dict[str, list[Any]] = {}
     for branch, patch in patches:
         for field, write in patch.items():
             reducer = reducers.get(field)
             if reducer is LOG:  # in place, so that many branches cost no more than their items
                 logs.setdefault(field, []).extend(write)
-            elif reducer is MERGE:
-                joined.setdefault(field, {}).update(write)
-                for key in write:
-                    writers.setdefault((field, key), []).append(branch)
-            elif reducer is not None and field in joined:
-                joined[field] = reducer.combine(joined[field], write)
+            elif reducer is not None:
+                joined[field] = reducer.combine(joined[field], write) if field in joined else write
+                for key in write if reducer is MERGE else ():
+                    keys.setdefault((field, key), []).append(branch)
             else:
                 joined[field] = write
-                if reducer is None:
-                    writers.setdefault((field, ""), []).append(branch)
+                plain.setdefault(field, []).append(branch)
     joined.update(logs)
-    conflicts: list[Conflict] = []
-    for (field, key), branches in writers.items():
+    return joined, [*_drop_conflicts(joined, plain), *_drop_key_conflicts(joined, keys)]
+
+
+def _drop_conflicts(joined: dict[str, Any], plain: dict[str, list[str]]) -> Iterator[Conflict]:
+    for field, branches in plain.items():
         if len(branches) > 1:
-            is_key = field in reducers
-            conflicts.append(Conflict(field, repr(key) if is_key else "", tuple(branches)))
-            if is_key:
-                del joined[field][key]
-            else:
-                joined.pop(field)
-    return joined, conflicts
+            del joined[field]
+            yield Conflict(field, "", tuple(branches))
+
+
+def _drop_key_conflicts(
+    joined: dict[str, Any], keys: dict[tuple[str, object], list[str]]
+) -> Iterator[Conflict]:
+    for (field, key), branches in keys.items():
+        if len(branches) > 1:
+            joined[field] = {k: v for k, v in joined[field].items() if k != key}
+            yield Conflict(field, repr(key), tuple(branches))

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-import networkx as nx
 from pydantic import BaseModel
 
 from agentloop.definition import Definition
 from agentloop.errors import GraphBuildError
-from agentloop.loops import endless_cycle, find_loops, innermost
-from agentloop.state import type_name
-from agentloop.steps import Both, Each, Node, SubGraph, step_name
+from agentloop.loops import ancestors, descendants, endless_cycle, find_loops, innermost
+from agentloop.reducers import type_name
+from agentloop.steps import BothStep, EachStep, NodeStep, SubGraph, step_name
 
 
 def check_rules(definition: Definition) -> None:
@@ -50,15 +49,15 @@ def _check_ends(definition: Definition) -> None:
 
 
 def _check_reachable(definition: Definition) -> None:
-    view = definition.view()
-    reached = nx.descendants(view, "START")
+    following = definition.successors()
+    reached = descendants(following, "START")
     for name in definition.steps:
         if name not in reached:
             raise GraphBuildError(
                 f"{name} cannot be reached from START; add g.chain(before, {name}) or a route to "
                 "it, or leave it out"
             )
-    ending = nx.ancestors(view, "END")
+    ending = ancestors(following, "END")
     for name in definition.steps:
         if name not in ending:
             raise GraphBuildError(
@@ -67,25 +66,25 @@ def _check_reachable(definition: Definition) -> None:
 
 
 def _check_loops(definition: Definition) -> None:
-    view = definition.view()
-    loops = find_loops(view, "START")
+    following = definition.successors()
+    loops = find_loops(following, "START")
     limited = {name: innermost(loops, name) for name, r in definition.routes.items() if r.limit}
     for loop in loops:
-        cycle = endless_cycle(view, loop, [n for n, inner in limited.items() if inner == loop])
+        cycle = endless_cycle(following, loop, [n for n, own in limited.items() if own == loop])
         if cycle is not None:
             routing = next((n for n in cycle if n in definition.routes), cycle[0])
             raise GraphBuildError(
                 f"endless loop {' -> '.join(cycle)}: nothing bounds it; "
                 f"give g.route({routing}, ..., limit=n, then=...)"
             )
-    for name, loop in limited.items():
+    for name, inner in limited.items():
         route = definition.routes[name]
-        if loop is None:
+        if inner is None:
             raise GraphBuildError(
                 f"g.route({name}, ..., limit={route.limit}) bounds nothing: no target leads back "
                 f"to {name}; leave the limit out"
             )
-        if route.then is not None and route.then in loop.body:
+        if route.then is not None and route.then in inner.body:
             raise GraphBuildError(
                 f"g.route({name}, ..., then={route.then}) leads back to {name}, so the limit would "
                 "not end the loop; let then= be a step outside it"
@@ -141,9 +140,9 @@ def literal_names(annotation: object) -> tuple[object, ...] | None:
 
 def _function(step: object) -> Callable[..., Any] | None:
     """The function of a leaf, `None` for composed steps."""
-    if isinstance(step, Node):
+    if isinstance(step, NodeStep):
         return step.call
-    if isinstance(step, Each | Both | SubGraph) or not callable(step):
+    if isinstance(step, EachStep | BothStep | SubGraph) or not callable(step):
         return None
     return step
 
@@ -208,9 +207,9 @@ def _check_leaf(step: object, name: str, definition: Definition, arguments: list
 
 
 def _check_step(step: object, name: str, definition: Definition) -> None:
-    if isinstance(step, Each):
+    if isinstance(step, EachStep):
         _check_each(step, definition)
-    elif isinstance(step, Both):
+    elif isinstance(step, BothStep):
         for body in step.branches:
             _check_body(body, definition)
     else:
@@ -228,7 +227,7 @@ def _check_body(body: Iterable[object], definition: Definition) -> None:
         _check_step(step, name, inner)
 
 
-def _check_each(step: Each[Any], definition: Definition) -> None:
+def _check_each(step: EachStep, definition: Definition) -> None:
     state = definition.spec.state
     call = f"each({step.name}, over={step.over!r})"
     _check_iterable(state, step.over, call)

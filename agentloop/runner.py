@@ -41,7 +41,7 @@ class Run:
         self,
         name: str,
         log: EventLog,
-        model: Any = None,  # noqa: ANN401 - a Model; the name belongs to agentloop.llm
+        model: Any = None,
         max_steps: int | None = None,
         concurrency: int | None = None,
     ) -> None:
@@ -143,8 +143,9 @@ class Run:
 
 async def _call(leaf: Leaf, draft: object, arguments: tuple[object, ...]) -> object:
     """Call a node that has a time limit or is not a coroutine function (then in a thread)."""
+    limit = asyncio.timeout(leaf.timeout_s)
     try:
-        async with asyncio.timeout(leaf.timeout_s) as limit:
+        async with limit:
             if leaf.is_async:
                 return await leaf.call(draft, *arguments)
             result: Any = await asyncio.to_thread(leaf.call, draft, *arguments)
@@ -234,9 +235,7 @@ def _refuse_choice(name: str, choice: object) -> None:
     )
 
 
-def _choose(
-    run: Run, branch: Branch, path: str, step: int, table: Table, choice: object
-) -> Arc:
+def _choose(run: Run, branch: Branch, path: str, step: int, table: Table, choice: object) -> Arc:
     """The arc that a routing node's answer and its limit give."""
     arc = table.arcs.get(choice) if isinstance(choice, str) else None
     if arc is None:
@@ -287,7 +286,7 @@ async def _run_one(work: Callable[[int], Awaitable[None]], index: int) -> None:
     await work(index)
 
 
-async def _run_next(work: Callable[[int], Awaitable[None]], numbers: Any) -> None:  # noqa: ANN401
+async def _run_next(work: Callable[[int], Awaitable[None]], numbers: Any) -> None:
     for index in numbers:
         await work(index)
 

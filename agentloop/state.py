@@ -10,17 +10,16 @@ from __future__ import annotations
 import collections
 import collections.abc
 import dataclasses
-import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Generic, TypeVar, get_args, get_origin
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
 from agentloop.drafts import draft_class, open_draft
 from agentloop.errors import GraphBuildError, StateError
-from agentloop.reducers import LOG, MERGE, Reducer, apply, compose, join, reducers_of
+from agentloop.reducers import LOG, MERGE, Reducer, apply, compose, join, reducers_of, type_name
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -44,13 +43,6 @@ _FIXES: dict[Any, str] = {
 }
 
 
-def type_name(annotation: object) -> str:
-    """An annotation as a programmer writes it."""
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        return annotation.__name__
-    return str(annotation).replace("typing.", "")
-
-
 def _fix_for(annotation: object) -> str | None:
     """The type to write instead of a mutable container, `None` if it is not one."""
     kind = get_origin(annotation) or annotation
@@ -66,8 +58,8 @@ def _parts(annotation: object) -> Iterable[tuple[str, object]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         fields: Mapping[str, Any] = annotation.model_fields
         return [(name, field.annotation) for name, field in fields.items()]
-    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-        return typing.get_type_hints(annotation).items()
+    if isinstance(annotation, type) and dataclasses.is_dataclass(cast(Any, annotation)):
+        return typing.get_type_hints(cast(Any, annotation)).items()
     return ()
 
 
@@ -77,10 +69,9 @@ def _thaw_fix(annotation: object) -> str | None:
         return None
     if issubclass(annotation, BaseModel) and not annotation.model_config.get("frozen"):
         return f"class {annotation.__name__}(BaseModel, frozen=True)"
-    if dataclasses.is_dataclass(annotation):
-        parameters: Any = getattr(annotation, "__dataclass_params__", None)
-        if not parameters.frozen:
-            return f"@dataclass(frozen=True) on {annotation.__name__}"
+    parameters: Any = getattr(cast(object, annotation), "__dataclass_params__", None)
+    if parameters is not None and not parameters.frozen:
+        return f"@dataclass(frozen=True) on {type_name(cast(object, annotation))}"
     return None
 
 
@@ -110,7 +101,7 @@ def _check_field(state: type[BaseModel], name: str, reducers: Mapping[str, Reduc
     place = f"{state.__name__}.{name}"
     reducer = reducers.get(name)
     checked: tuple[object, ...] = (field.annotation,)
-    if reducer is LOG or reducer is MERGE:
+    if reducer is not None and reducer in (LOG, MERGE):
         checked = get_args(field.annotation)
         others = [mark for mark in field.metadata if not isinstance(mark, Reducer)]
         if others:

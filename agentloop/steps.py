@@ -6,9 +6,9 @@ These are descriptions that a user writes; `agentloop.flow` turns them into some
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, Union
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -32,14 +32,14 @@ START: Final = End("START")
 END: Final = End("END")
 
 
-class SubGraph(ABC, Generic[S]):
+class SubGraph(ABC):
     """A graph, as far as one that holds it as a step needs to know it."""
 
     name: str
 
     @property
     @abstractmethod
-    def flow(self) -> Any:  # noqa: ANN401 - a Flow; naming its type here would go in a circle
+    def flow(self) -> Any:
         """The graph checked and made ready to run."""
 
     @property
@@ -49,7 +49,7 @@ class SubGraph(ABC, Generic[S]):
 
 
 @dataclass(frozen=True, eq=False)
-class Node(Generic[S]):
+class NodeStep:
     """A function as a step.
 
     Attributes:
@@ -65,36 +65,42 @@ class Node(Generic[S]):
     num_retries: int = 0
 
 
-Step: TypeAlias = Union[
-    Callable[[S], object],
-    Node[S],
-    "Each[S]",
-    "Both[S]",
-    "SubGraph[Any]",
-]
-Body: TypeAlias = Union[Step[S], "list[Step[S]]", "tuple[Step[S], ...]"]
-Target: TypeAlias = Union[Step[S], End]
-OnError: TypeAlias = Union[Literal["raise", "skip"], Callable[[S, Any, Exception], object]]
-
-
 @dataclass(frozen=True, eq=False)
-class Each(Generic[S]):
+class EachStep:
     """A body run once for every item of a field, all at the same time."""
 
-    body: tuple[Step[S], ...]
+    body: tuple[object, ...]
     over: str
     into: str | None
     limit: int | None
-    on_error: OnError[S]
+    on_error: Literal["raise", "skip"] | Callable[..., object]
     name: str
 
 
 @dataclass(frozen=True, eq=False)
-class Both(Generic[S]):
+class BothStep:
     """Bodies run at the same time on the same state."""
 
-    branches: tuple[tuple[Step[S], ...], ...]
+    branches: tuple[tuple[object, ...], ...]
     name: str
+
+
+class Node(NodeStep, Generic[S]):
+    """A node on a state of class `S`, for type checkers."""
+
+
+class Each(EachStep, Generic[S]):
+    """An `each` on a state of class `S`, for type checkers."""
+
+
+class Both(BothStep, Generic[S]):
+    """A `both` on a state of class `S`, for type checkers."""
+
+
+Step: TypeAlias = Callable[[S], object] | Node[S] | Each[S] | Both[S] | SubGraph
+Body: TypeAlias = Step[S] | list[Step[S]] | tuple[Step[S], ...]
+Target: TypeAlias = Step[S] | End
+OnError: TypeAlias = Literal["raise", "skip"] | Callable[[S, Any, Exception], object]
 
 
 def step_name(step: object) -> str:
@@ -121,8 +127,10 @@ def node(
     return Node(call, name or step_name(call), timeout_s, retries)
 
 
-def _as_body(body: Body[S], where: str) -> tuple[Step[S], ...]:
-    steps: tuple[Any, ...] = tuple(body) if isinstance(body, list | tuple) else (body,)
+def _as_body(body: object, where: str) -> tuple[object, ...]:
+    steps: tuple[object, ...] = (
+        tuple(cast(Iterable[object], body)) if isinstance(body, list | tuple) else (body,)
+    )
     for step in steps:
         if isinstance(step, End):
             raise GraphBuildError(f"{where} has {step!r} inside; it starts and ends by itself")
@@ -159,12 +167,10 @@ def each(
     Raises:
         GraphBuildError: The limit is below one or the body is not one.
     """
-    label = name or (
-        "+".join(map(step_name, body)) if isinstance(body, list | tuple) else step_name(body)
-    )
+    steps = _as_body(body, "each()")
+    label = name or "-".join(map(step_name, steps))
     if limit is not None and limit < 1:
         raise GraphBuildError(f"each({label}) has limit={limit}; use 1 or more, or None for all")
-    steps: tuple[Any, ...] = _as_body(body, f"each({label})")  # type: ignore[arg-type]  # a node of two arguments is checked by its call
     return Each(steps, over, into, limit, on_error, label)
 
 

@@ -126,7 +126,9 @@ def _said_arguments(
     needed: list[int] = []
     for slot in (*intent["required_slots"], *optional):
         if slot not in moment.values:
-            continue
+            if slot in optional:
+                continue
+            return None
         value, kind = moment.values[slot], catalogue.kind(moment.service, slot)
         is_default = value in (optional.get(slot), "dontcare") and slot in optional
         turn = None if value == "dontcare" else last_mention(moment, slot, _forms(moment, slot))

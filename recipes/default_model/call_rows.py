@@ -142,7 +142,7 @@ class RowMaker:
         chosen: list[tuple[str, str]] = []
         if siblings and count and self._rng.random() < P_SIBLING:
             chosen.append(self._rng.choice(siblings))
-        chosen += self._rng.sample(others, count - len(chosen))
+        chosen += self._rng.sample(others, min(count - len(chosen), len(others)))
         shown: list[ToolSpec] = []
         for service, method in chosen:
             name = naming if service == moment.service else self._naming()

@@ -22,7 +22,7 @@ from typing import Any
 from recipes.default_model.call_rows import RowMaker
 from recipes.default_model.catalogue import Catalogue
 from recipes.default_model.dialogues import HELD_OUT_SERVICES, Moment, moments, read_dialogues
-from recipes.default_model.questions import read_qamr, read_qed, read_xquad
+from recipes.default_model.questions import Question, read_qamr, read_qed, read_xquad
 from recipes.default_model.reading_rows import Distractors, capped, paragraph_row, sentence_row
 
 Row = dict[str, Any]
@@ -150,14 +150,12 @@ def training_readings(qed: Path, qamr: Path, rng: random.Random) -> list[Row]:
     return [r for r in made if r is not None] + short[:MAX_QAMR]
 
 
-def held_out_readings(path: Path, rng: random.Random) -> list[Row]:
+def held_out_readings(questions: list[Question], rng: random.Random) -> list[Row]:
     """Reading rows of English XQuAD: one passage around the answer and a distractor."""
-    questions = list(read_xquad(path))
     others = Distractors([(q.topic, q.sentences) for q in questions])
-    rng.shuffle(questions)
     made = (
         paragraph_row(q, others, "xquad-en", rng, num_words=(90, 130), num_distractors=(1,))
-        for q in questions
+        for q in rng.sample(questions, len(questions))
     )
     return [r for r in made if r is not None][:NUM_HELD_OUT_QUESTIONS]
 
@@ -179,11 +177,11 @@ def question_of(row: Row) -> str:
     return normalised(row["messages"][-1]["content"].rsplit("\n\nQuestion: ", 1)[1])
 
 
-def shingles(row: Row) -> set[str]:
-    """Every run of twelve words of a reading row's passages."""
+def shingles(texts: Iterable[str]) -> set[str]:
+    """Every run of twelve words of some texts."""
     found: set[str] = set()
-    for passage in row.get("passages", ()):
-        words = normalised(passage).split()
+    for text in texts:
+        words = normalised(text).split()
         found |= {
             " ".join(words[i : i + SHINGLE_LENGTH]) for i in range(len(words) - SHINGLE_LENGTH + 1)
         }
@@ -191,17 +189,28 @@ def shingles(row: Row) -> set[str]:
 
 
 def without_contamination(
-    rows: Iterable[Row], held_out: Sequence[Row]
+    rows: Iterable[Row], held_out: Sequence[Row], questions: Iterable[Question]
 ) -> tuple[list[Row], Counter[str]]:
-    """The rows that share no question, dialogue or run of passage words with held-out rows."""
-    asked = {question_of(r) for r in held_out}
-    runs = {run for r in held_out for run in shingles(r)}
+    """The rows that share nothing with held-out rows or with the set those were drawn from.
+
+    Args:
+        rows: training rows.
+        held_out: rows whose dialogues and questions must not be in training rows.
+        questions: all questions of the held-out reading set; neither they nor runs of twelve words
+            of their paragraphs may be in training rows.
+
+    Returns:
+        The rows that stay, and how many went for which reason.
+    """
+    listed = list(questions)
+    asked = {question_of(r) for r in held_out} | {normalised(q.text) for q in listed}
+    runs = shingles({" ".join(q.sentences) for q in listed})
     kept: list[Row] = []
     dropped: Counter[str] = Counter()
     for row in rows:
         if question_of(row) in asked:
             dropped[f"{row['task']}: same question or dialogue"] += 1
-        elif runs & shingles(row):
+        elif runs & shingles(row.get("passages", ())):
             dropped[f"{row['task']}: shared run of {SHINGLE_LENGTH} words"] += 1
         else:
             kept.append(row)
@@ -262,14 +271,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folders = {n: unpack(given.data / f"{n}.tar.xz", given.work) for n in ("sgd", "qed", "qamr")}
     xquad = unpack(given.xquad or given.data / "xquad.tar.xz", given.work)
     dev_calls = held_out_calls(folders["sgd"], random.Random(f"{given.seed} held-out calls"))
-    dev_reading = held_out_readings(
-        xquad / "xquad.en.json", random.Random(f"{given.seed} held-out readings")
-    )
+    questions = list(read_xquad(xquad / "xquad.en.json"))
+    dev_reading = held_out_readings(questions, random.Random(f"{given.seed} held-out readings"))
     calls = training_calls(folders["sgd"], random.Random(f"{given.seed} calls"))
     readings = training_readings(
         folders["qed"], folders["qamr"], random.Random(f"{given.seed} readings")
     )
-    rows, dropped = without_contamination([*calls, *readings], [*dev_calls, *dev_reading])
+    rows, dropped = without_contamination(
+        [*calls, *readings], [*dev_calls, *dev_reading], questions
+    )
     random.Random(f"{given.seed} order").shuffle(rows)
 
     length = measure(given.tokenizer)

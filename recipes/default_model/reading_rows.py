@@ -16,7 +16,7 @@ from recipes.default_model.questions import Question, content_words
 Row = dict[str, Any]
 
 MAX_ANSWER_CHARACTERS = 240
-MAX_QUOTE_CHARACTERS = 400
+MAX_QUOTE_BYTES = 400  # other scripts take more tokens a letter
 MAX_CHARACTERS = 1650  # of prompt and answer together: about 430 tokens
 P_UNANSWERABLE = 0.2
 P_KEEPS_REST = 0.6  # that an unanswerable row shows the rest of the right passage
@@ -90,7 +90,7 @@ def reading_row(
     answer, quotes = (question.answers[0], [question.quote]) if is_answerable else (None, [])
     if len(question.answers[0]) > MAX_ANSWER_CHARACTERS or not passages:
         return None
-    if is_answerable and len(question.quote) > MAX_QUOTE_CHARACTERS:
+    if is_answerable and len(question.quote.encode()) > MAX_QUOTE_BYTES:
         return None
     assert not is_answerable or any(question.quote in p for p in passages)
     messages = reading_messages(passages, asked)

@@ -1,0 +1,112 @@
+"""What a constraint permits on a canvas, whatever the model believes.
+
+Exact: a token is allowed at a position if some accepted text holds it there together with every
+committed token. Also explains why committed tokens lie on no accepted text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentloop.errors import ContradictionError
+from agentloop.model.constraint.class_weights import MASKED, committed_classes
+from agentloop.model.constraint.lattice import live_states, pair_sums, reached_states
+from agentloop.model.constraint.token_automaton import TokenAutomaton
+
+if TYPE_CHECKING:
+    from agentloop.model.constraint.compiled import CompiledConstraint
+
+Bools = NDArray[np.bool_]
+_SHOWN = 5  # examples of allowed tokens in a message
+
+
+def end_states(automaton: TokenAutomaton, room_after: int) -> Bools:
+    """The states (S,) allowed at a canvas's right edge, with room for more tokens after it."""
+    return automaton.distance <= room_after
+
+
+def passable_pairs(automaton: TokenAutomaton, tokens: NDArray[np.int64]) -> Bools:
+    """Whether each pair (L, P) can be crossed at each position of a canvas (-1 where masked)."""
+    open_classes = committed_classes(automaton, tokens)
+    open_classes[tokens == MASKED] = 1.0
+    return pair_sums(automaton, open_classes) > 0
+
+
+def allowed_tokens(
+    compiled: CompiledConstraint,
+    tokens: NDArray[np.integer[Any]] | list[int],
+    position: int,
+    *,
+    start: int = 0,
+    room_after: int = 0,
+) -> NDArray[np.int64]:
+    """Ids of every token that some accepted text holds at `position`, ascending.
+
+    Args:
+        compiled: The constraint.
+        tokens: (L,) token ids of the canvas, -1 where masked.
+        position: A position of the canvas; what it holds now is ignored.
+        start: State at the canvas's left edge.
+        room_after: Tokens that may follow this canvas.
+
+    Raises:
+        ContradictionError: The other committed tokens lie on no accepted text.
+    """
+    automaton = compiled.automaton
+    canvas = np.array(tokens, np.int64)
+    canvas[position] = MASKED
+    passable = passable_pairs(automaton, canvas)
+    live = live_states(automaton, passable, end_states(automaton, room_after))
+    if not live[0, start]:
+        raise contradiction(compiled, canvas, start=start, room_after=room_after)
+    reached = reached_states(automaton, passable, start)
+    return tokens_between(automaton, reached[position], live[position + 1])
+
+
+def tokens_between(automaton: TokenAutomaton, sources: Bools, targets: Bools) -> NDArray[np.int64]:
+    """Ids of the tokens, ascending, that lead from one of the sources to one of the targets."""
+    crossed = sources[automaton.pair_source] & targets[automaton.pair_target]
+    classes = np.unique(automaton.edge_class[crossed[automaton.edge_pair]])
+    classes = np.unique(np.minimum(classes, automaton.eos_class))
+    parts = [automaton.tokens_of(int(c)) for c in classes]
+    return np.sort(np.concatenate([np.empty(0, np.int32), *parts])).astype(np.int64)
+
+
+def sole_classes(automaton: TokenAutomaton, crossed: Bools) -> NDArray[np.int32]:
+    """The class every crossed pair (L, P) of a position consists of; -1 where there are more."""
+    first = automaton.edge_class[automaton.edge_offsets[:-1]]
+    last = automaton.edge_class[automaton.edge_offsets[1:] - 1]
+    first, last = (np.minimum(side, automaton.eos_class) for side in (first, last))
+    lowest = np.where(crossed, first, automaton.num_classes).min(axis=1)
+    highest = np.where(crossed, last, -1).max(axis=1)
+    return np.where(lowest == highest, lowest, -1).astype(np.int32)
+
+
+def contradiction(
+    compiled: CompiledConstraint, tokens: NDArray[np.int64], *, start: int, room_after: int
+) -> ContradictionError:
+    """The error for committed tokens that no accepted text holds: where they fail, and why."""
+    automaton = compiled.automaton
+    passable = passable_pairs(automaton, tokens)
+    reached = reached_states(automaton, passable, start)
+    room = len(tokens) + room_after - np.arange(len(tokens) + 1)
+    extendable = reached & (automaton.distance <= room[:, None])
+    extendable[-1] &= end_states(automaton, room_after)
+    position = int(np.flatnonzero(~extendable.any(axis=1))[0]) - 1
+    fits = automaton.distance <= room[position + 1]
+    options = tokens_between(automaton, extendable[position], fits)
+    shown = tuple(_name(compiled, int(i)) for i in options[:_SHOWN])
+    token = int(tokens[position])
+    got = "a mask with too few positions after it" if token == MASKED else _name(compiled, token)
+    return ContradictionError(position, got, shown, len(options))
+
+
+def _name(compiled: CompiledConstraint, token: int) -> str:
+    vocabulary = compiled.vocabulary
+    if token in vocabulary.eos_ids:
+        return "end of text"
+    text = vocabulary.token_bytes[token]
+    return repr(text.decode(errors="backslashreplace")) if text else f"special token {token}"

@@ -1,0 +1,49 @@
+"""Arithmetic on ragged arrays (many short segments inside one flat array), and draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def ragged(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+    """Indices of all segments, one after another, and the segment each index belongs to.
+
+    Args:
+        starts: (n,) first index of each segment.
+        counts: (n,) length of each segment.
+
+    Returns:
+        Two (sum(counts),) int64 arrays.
+
+    Example:
+        >>> ragged(np.array([5, 0]), np.array([2, 1]))
+        (array([5, 6, 0]), array([0, 0, 1]))
+    """
+    owners = np.repeat(np.arange(len(counts)), counts)
+    shift = starts - (np.cumsum(counts) - counts)
+    return np.arange(len(owners)) + shift[owners], owners
+
+
+def offsets_of(owners: NDArray[np.integer[Any]], num_segments: int) -> NDArray[np.int32]:
+    """Offsets (num_segments + 1,) of a flat array sorted by its owners."""
+    counts = np.bincount(owners, minlength=num_segments)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+
+def sum_segments(values: NDArray[Any], starts: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    """Sum of each non-empty segment; `starts` ascends and the last one runs to the end."""
+    if len(starts) == 0:
+        return values[:0]
+    return np.add.reduceat(values, starts)
+
+
+def draw(weights: NDArray[Any], uniform: float) -> int:
+    """Index drawn in proportion to weights, of which one is positive, by a number in [0, 1)."""
+    mass = np.cumsum(weights)
+    below = min(uniform * mass[-1], np.nextafter(mass[-1], 0.0))  # the product may round up
+    return int(np.searchsorted(mass, below, side="right"))

@@ -1,0 +1,252 @@
+"""An automaton over token classes: what every step of decoding under a constraint reads.
+
+Tokens that move every state alike are one class, so an automaton has a few hundred symbols and
+not fifty thousand. Two classes are added to those of text: the end of text, which leads from an
+accepting state to `done`, and the tail, which keeps `done` where it is and stands for no token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentloop.errors import ConstraintError
+from agentloop.model.constraint.segments import offsets_of, ragged
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenAutomaton:
+    """States 0 (start) to S - 1 (`done`), all reachable and all able to reach `done`.
+
+    Edges that join the same two states form a pair; pairs are sorted by (source, target), the
+    edges of a pair by class. Classes: 0 to C - 1 text, C end of text, C + 1 tail.
+
+    Attributes:
+        token_class: (V,) int32, class of each token id; -1 where it is allowed nowhere.
+        class_offsets: (C + 2,) int32, tokens of each class but the tail in `class_tokens`.
+        class_tokens: (V',) int32, token ids, ascending within a class.
+        pair_offsets: (S + 1,) int32, the pairs that leave each state.
+        pair_source: (P,) int32.
+        pair_target: (P,) int32.
+        edge_offsets: (P + 1,) int32, the edges of each pair.
+        edge_class: (E,) int32.
+        distance: (S,) int32, the fewest tokens from each state to `done`, end of text included.
+        byte_state: (S,) int32, the state of the byte automaton each state is; -1 for `done`.
+    """
+
+    token_class: Ints
+    class_offsets: Ints
+    class_tokens: Ints
+    pair_offsets: Ints
+    pair_source: Ints
+    pair_target: Ints
+    edge_offsets: Ints
+    edge_class: Ints
+    distance: Ints
+    byte_state: Ints
+
+    @property
+    def num_states(self) -> int:
+        """Number of states S, `done` included."""
+        return len(self.distance)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of token classes, the end of text included and the tail not."""
+        return len(self.class_offsets) - 1
+
+    @property
+    def num_pairs(self) -> int:
+        """Number of joined pairs of states P."""
+        return len(self.pair_target)
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges E."""
+        return len(self.edge_class)
+
+    @property
+    def done(self) -> int:
+        """The state after the end of text."""
+        return self.num_states - 1
+
+    @property
+    def eos_class(self) -> int:
+        """The class of the ends of text."""
+        return self.num_classes - 1
+
+    @property
+    def tail_class(self) -> int:
+        """The class of positions after the end of text."""
+        return self.num_classes
+
+    @cached_property
+    def edge_pair(self) -> Ints:
+        """(E,) int32, the pair of each edge."""
+        return np.repeat(np.arange(self.num_pairs, dtype=np.int32), np.diff(self.edge_offsets))
+
+    @cached_property
+    def class_sizes(self) -> Ints:
+        """(C + 2,) int32, number of tokens of each class; end of text and tail count as one."""
+        sizes = np.ones(self.num_classes + 1, np.int32)
+        sizes[: self.eos_class] = np.diff(self.class_offsets)[:-1]
+        return sizes
+
+    @cached_property
+    def edges_by_class(self) -> tuple[Ints, Ints]:
+        """Offsets (C + 3,) and edge numbers (E,) int32, sorted by class."""
+        order = np.argsort(self.edge_class, kind="stable").astype(np.int32)
+        return offsets_of(self.edge_class, self.num_classes + 1), order
+
+    def tokens_of(self, token_class: int) -> Ints:
+        """Token ids of a class, ascending; none for the tail."""
+        if token_class == self.tail_class:
+            return self.class_tokens[:0]
+        lo, hi = self.class_offsets[token_class : token_class + 2]
+        return self.class_tokens[lo:hi]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the arrays."""
+        return sum(a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray))
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Loose edges between states of a byte automaton, grouped by symbol.
+
+    Attributes:
+        offsets: (N + 1,) the edges of each of N symbols.
+        sources: (E,) int32.
+        targets: (E,) int32.
+        symbol_of: (V,) int32, the symbol of each token id; -1 where it moves no state.
+    """
+
+    offsets: NDArray[np.int64]
+    sources: Ints
+    targets: Ints
+    symbol_of: Ints
+
+
+def assemble(
+    edges: Edges, accepting: NDArray[np.bool_], eos_ids: tuple[int, ...]
+) -> TokenAutomaton:
+    """Drop what lies on no accepted path of tokens, merge equal symbols, add the end of text.
+
+    Raises:
+        ConstraintError: No sequence of tokens spells an accepted text.
+    """
+    num_bytes_states = len(accepting)
+    distance = _distances(edges, accepting)
+    kept = np.flatnonzero(distance >= 0)
+    if len(kept) == 0 or kept[0] != 0:
+        raise ConstraintError(
+            "no text satisfies the constraint: no sequence of tokens of this vocabulary spells one"
+        )
+    done = len(kept)
+    renumber = np.full(num_bytes_states, -1, np.int32)
+    renumber[kept] = np.arange(done)
+    symbols = np.repeat(np.arange(len(edges.offsets) - 1), np.diff(edges.offsets))
+    sources, targets = renumber[edges.sources], renumber[edges.targets]
+    alive = (sources >= 0) & (targets >= 0)
+    sources, targets, symbols = sources[alive], targets[alive], symbols[alive]
+    class_of, representatives = _merge(sources, targets, symbols, len(edges.offsets) - 1)
+    chosen = representatives[symbols]
+    sources, targets, classes = sources[chosen], targets[chosen], class_of[symbols[chosen]]
+    eos_class = int(representatives.sum())
+    token_class = class_of[edges.symbol_of]
+    token_class[list(eos_ids)] = eos_class
+    ends = renumber[np.flatnonzero(accepting & (distance >= 0))]
+    return _pack(
+        np.concatenate([sources, ends, [done]]),
+        np.concatenate([targets, np.full(len(ends), done), [done]]),
+        np.concatenate([classes, np.full(len(ends), eos_class), [eos_class + 1]]),
+        token_class,
+        np.append(distance[kept], 0).astype(np.int32),
+        np.append(kept, -1).astype(np.int32),
+    )
+
+
+def _pack(
+    sources: NDArray[np.int32],
+    targets: NDArray[np.int32],
+    classes: NDArray[np.int32],
+    token_class: Ints,
+    distance: Ints,
+    byte_state: Ints,
+) -> TokenAutomaton:
+    num_states, num_classes = len(distance), int(classes.max())
+    order = np.lexsort((classes, targets, sources))
+    sources, targets, classes = sources[order], targets[order], classes[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (np.diff(sources) != 0) | (np.diff(targets) != 0)
+    starts = np.flatnonzero(first)
+    tokens = np.argsort(token_class, kind="stable").astype(np.int32)
+    tokens = tokens[np.count_nonzero(token_class < 0) :]
+    return TokenAutomaton(
+        token_class=token_class,
+        class_offsets=offsets_of(token_class[tokens], num_classes),
+        class_tokens=tokens,
+        pair_offsets=offsets_of(sources[starts], num_states),
+        pair_source=sources[starts].astype(np.int32),
+        pair_target=targets[starts].astype(np.int32),
+        edge_offsets=np.append(starts, len(order)).astype(np.int32),
+        edge_class=classes.astype(np.int32),
+        distance=distance,
+        byte_state=byte_state,
+    )
+
+
+def _merge(
+    sources: Ints, targets: Ints, symbols: NDArray[np.int64], num_symbols: int
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """Class of each symbol, -1 without edges, and whether it is the first of its class.
+
+    The classes end with one more -1, for the tokens that have no symbol.
+    """
+    class_of = np.full(num_symbols + 1, -1, np.int32)
+    representatives = np.zeros(num_symbols, np.bool_)
+    offsets = offsets_of(symbols, num_symbols)
+    edges = np.ascontiguousarray(np.stack([sources, targets], axis=1))
+    seen: dict[bytes, int] = {}
+    for symbol in np.flatnonzero(np.diff(offsets)):
+        content = edges[offsets[symbol] : offsets[symbol + 1]].tobytes()
+        representatives[symbol] = content not in seen
+        class_of[symbol] = seen.setdefault(content, len(seen))
+    return class_of, representatives
+
+
+def _distances(edges: Edges, accepting: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Fewest tokens to `done` of every state on an accepted path; -1 for the others."""
+    num_states = len(accepting)
+    joined = np.unique(edges.sources.astype(np.int64) * num_states + edges.targets)
+    sources, targets = joined // num_states, joined % num_states
+    reached = _search(sources, targets, np.zeros(1, np.int64), num_states) >= 0
+    back = np.argsort(targets, kind="stable")
+    ends = np.flatnonzero(accepting & reached)
+    steps = _search(targets[back], sources[back], ends, num_states)
+    return np.where(reached & (steps >= 0), steps + 1, -1)
+
+
+def _search(
+    sources: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    seeds: NDArray[np.int64],
+    num_states: int,
+) -> NDArray[np.int64]:
+    """Breadth-first distance of every state from the seeds; -1 where there is no way."""
+    offsets = offsets_of(sources, num_states)
+    distance = np.full(num_states, -1, np.int64)
+    frontier, depth = seeds, 0
+    while len(frontier):
+        distance[frontier] = depth
+        depth += 1
+        ways, _ = ragged(offsets[frontier], offsets[frontier + 1] - offsets[frontier])
+        reached = targets[ways]
+        frontier = np.unique(reached[distance[reached] < 0])
+    return distance

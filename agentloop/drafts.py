@@ -243,7 +243,7 @@ def draft_class(state: type[S], reducers: Mapping[str, Reducer]) -> type[S]:
         "__setattr__": _write_method(state, reducers),
         "__delattr__": _refuse_delete,
     }
-    metaclass: Any = type(state)
+    metaclass: Any = type(cast(object, state))
     made: Any = metaclass(state.__name__, (state,), body)
     for field, reducer in reducers.items():
         kind = _CONTAINERS.get(reducer)

@@ -314,8 +314,7 @@ async def _each(run: Run, op: EachOp, branch: Branch, path: str) -> None:
         try:
             await walk(run, op.body, child)
         finally:
-            child.patch.pop(op.into, None)
-            patches[index] = child.patch
+            patches[index] = {k: v for k, v in child.patch.items() if k != op.into}
 
     async def guarded_patch(index: int) -> None:
         try:

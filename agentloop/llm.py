@@ -1,0 +1,291 @@
+"""`llm`: ask the current model from inside a node, and get a value of the type you name.
+
+The model is whatever was given to the run (`g.run(..., model=lm)`) or set with `use`. This file
+knows the one method a model must have, not what a model is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from agentloop.context import here, keyed
+from agentloop.drafts import shorten
+from agentloop.errors import GraphError
+from agentloop.json_data import as_array, as_object
+from agentloop.model.prompts import Message, type_of
+
+T = TypeVar("T")
+Part: TypeAlias = str | BaseModel | Message | Sequence[Any] | Mapping[str, Any]
+
+
+class Generation(Protocol):
+    """What a model gives back."""
+
+    @property
+    def text(self) -> str:
+        """The text, without special tokens."""
+        ...
+
+    @property
+    def value(self) -> Any:
+        """The text as the constraint reads it (parsed JSON, a choice); the text without one."""
+        ...
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the answer."""
+        ...
+
+    @property
+    def num_steps(self) -> int:
+        """Passes of the network."""
+        ...
+
+
+class Model(Protocol):
+    """Anything that answers a conversation under a constraint."""
+
+    async def generate(
+        self,
+        messages: Sequence[Message],
+        *,
+        constraint: Any = None,
+        effort: str = "medium",
+        max_tokens: int | None = None,
+        temperature: float = 0.0,
+        seed: int | None = None,
+    ) -> Generation:
+        """Answer the conversation; the answer is one that the constraint accepts."""
+        ...
+
+
+_model: ContextVar[Model | None] = ContextVar("agentloop.model", default=None)
+
+
+@contextmanager
+def use(model: Model) -> Generator[Model]:
+    """Make a model the current one for `llm` calls in this block, for runs that name none."""
+    token = _model.set(model)
+    try:
+        yield model
+    finally:
+        _model.reset(token)
+
+
+def current_model() -> Model:
+    """The model that `llm` goes to here.
+
+    Raises:
+        GraphError: There is none.
+    """
+    place = here.get()
+    model: Model | None = (place.run.model if place is not None else None) or _model.get()
+    if model is None:
+        raise GraphError(
+            "llm() has no model to go to; run with g.run(..., model=lm), or call it inside "
+            "`with agentloop.llm.use(lm):`"
+        )
+    return model
+
+
+async def generate(
+    messages: Sequence[Message],
+    constraint: object,
+    *,
+    name: str,
+    effort: str = "medium",
+    max_tokens: int | None = None,
+    temperature: float = 0.0,
+    seed: int | None = None,
+) -> Generation:
+    """Ask the current model, as a call of the node that runs here.
+
+    Args:
+        messages: The conversation.
+        constraint: What the answer must satisfy, `None` for free text.
+        name: What the call is for, in events.
+        effort: How many passes the model may take: a name the model knows.
+        max_tokens: The longest answer, in tokens.
+        temperature: 0 for the likeliest answer.
+        seed: Of the random choices, above temperature 0.
+    """
+    model = current_model()
+    settings: dict[str, Any] = {"effort": effort, "max_tokens": max_tokens}
+    settings |= {"temperature": temperature, "seed": seed}
+    request = {"messages": messages, "constraint": constraint, **settings}
+    return await keyed(
+        "llm",
+        name,
+        request,
+        lambda: model.generate(
+            messages,
+            constraint=constraint,
+            effort=effort,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+        ),
+    )
+
+
+@overload
+async def llm(
+    schema: type[T],
+    *parts: Part,
+    system: str | None = None,
+    effort: str = "medium",
+    max_tokens: int | None = None,
+    temperature: float = 0.0,
+    seed: int | None = None,
+) -> T: ...
+
+
+@overload
+async def llm(
+    schema: object,
+    *parts: Part,
+    system: str | None = None,
+    effort: str = "medium",
+    max_tokens: int | None = None,
+    temperature: float = 0.0,
+    seed: int | None = None,
+) -> Any: ...
+
+
+async def llm(
+    schema: object,
+    *parts: Part,
+    system: str | None = None,
+    effort: str = "medium",
+    max_tokens: int | None = None,
+    temperature: float = 0.0,
+    seed: int | None = None,
+) -> Any:
+    """Ask the current model for a value.
+
+    Args:
+        schema: What to answer with: a pydantic class or any type pydantic knows (`bool`,
+            `Literal[...]`, `tuple[str, ...]`) gives an instance of it; `str` gives free text; a
+            constraint of `agentloop.model.constraint` gives what that constraint reads.
+        *parts: The prompt. Texts become one user message, a paragraph each; a list of texts becomes
+            numbered passages; a model or other data its JSON; messages (`{"role": ...}`) stay.
+        system: Instructions, ahead of the description of the answer's type.
+        effort: How many passes the model may take: a name the model knows.
+        max_tokens: The longest answer, in tokens.
+        temperature: 0 for the likeliest answer.
+        seed: Of the random choices, above temperature 0.
+
+    Raises:
+        GraphError: There is no model, or a validator of the class refuses what its schema allows.
+        ModelError: The model refuses the request.
+    """
+    adapter = _adapter(schema)
+    hint = _type_hint(schema, adapter)
+    messages = list(prompt(parts, "\n".join(text for text in (system, hint) if text)))
+    generation = await generate(
+        messages,
+        schema if adapter is None and schema is not str else _constraint(schema, adapter),
+        name=getattr(schema, "__name__", type(schema).__name__),
+        effort=effort,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+    )
+    if adapter is None:
+        return generation.text if schema is str or schema is None else generation.value
+    try:
+        return adapter.validate_json(generation.text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise GraphError(
+            f"the model's answer {shorten(generation.text)} matches the JSON schema of {schema} "
+            f"but its validator refuses it: {first['msg']}; say the rule in the schema instead "
+            "(Literal, Field bounds or pattern), so that it holds by construction"
+        ) from error
+
+
+def _adapter(schema: object) -> TypeAdapter[Any] | None:
+    """The adapter of a type; `None` for free text and constraints."""
+    is_type = isinstance(schema, type) or hasattr(schema, "__origin__")
+    return TypeAdapter(cast(Any, schema)) if is_type and schema is not str else None
+
+
+def _constraint(schema: object, adapter: TypeAdapter[Any] | None) -> object:
+    if adapter is None:
+        return None
+    from agentloop.model.constraint import JsonSchema  # loads torch, so only when needed
+
+    is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+    return JsonSchema(schema if is_model else adapter.json_schema())
+
+
+def _type_hint(schema: object, adapter: TypeAdapter[Any] | None) -> str:
+    """One line that tells the model what to answer with."""
+    if adapter is None:
+        return ""
+    described = adapter.json_schema()
+    is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+    purpose = " ".join((described.get("description") or "").split()) if is_model else ""
+    return f"{purpose}\nAnswer as JSON: {type_of(inline(described))}".strip()
+
+
+def inline(schema: Mapping[str, Any], depth: int = 4) -> dict[str, Any]:
+    """A schema with its local references replaced by what they name, to a depth."""
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+
+    def resolve(node: object, left: int) -> Any:
+        items, known = as_array(node), as_object(node)
+        if items is not None:
+            return [resolve(item, left) for item in items]
+        if known is None:
+            return node
+        name = str(known.get("$ref", "")).removeprefix("#/$defs/")
+        if name in definitions:
+            return resolve(definitions[name], left - 1) if left else {}
+        return {key: resolve(value, left) for key, value in known.items() if key != "$defs"}
+
+    resolved: dict[str, Any] = resolve(dict(schema), depth)
+    return resolved
+
+
+def prompt(parts: Sequence[Part], system: str) -> Iterator[Message]:
+    """The messages that a call's parts make."""
+    if system:
+        yield {"role": "system", "content": system}
+    texts: list[str] = []
+    for part in parts:
+        found = list(_messages(part))
+        if found:
+            if texts:
+                yield {"role": "user", "content": "\n\n".join(texts)}
+                texts = []
+            yield from found
+        else:
+            texts.append(_text(part))
+    if texts:
+        yield {"role": "user", "content": "\n\n".join(texts)}
+
+
+def _messages(part: object) -> Iterator[Message]:
+    """The messages a part is, if it is one or a list of them."""
+    parts = cast(Sequence[object], part) if isinstance(part, list | tuple) else (part,)
+    if all(isinstance(one, Mapping) and {"role", "content"} <= set(one) for one in parts):  # pyright: ignore[reportUnknownArgumentType] - any mapping
+        yield from cast(Sequence[Message], parts)
+
+
+def _text(part: object) -> str:
+    """A part as prompt text."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, BaseModel):
+        return part.model_dump_json()
+    if isinstance(part, list | tuple):
+        items = cast(Sequence[object], part)
+        return "\n".join(f"[{i}] {_text(item)}" for i, item in enumerate(items, start=1))
+    return json.dumps(part, ensure_ascii=False, default=str)

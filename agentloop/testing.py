@@ -1,0 +1,107 @@
+"""Aids for testing graphs without a language model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel
+
+from agentloop.errors import ModelError
+from agentloop.model.prompts import Message
+
+Answer: TypeAlias = str | BaseModel | Exception | dict[str, Any] | list[Any] | int | float | None
+"""What a scripted model answers: a text as it is, data as its JSON, an exception raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedGeneration:
+    """An answer from the script."""
+
+    text: str
+    value: Any
+    num_tokens: int = 0
+    num_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """What a scripted model was asked."""
+
+    messages: list[Message]
+    constraint: Any
+    settings: dict[str, Any]
+
+    @property
+    def prompt(self) -> str:
+        """The content of the last message."""
+        return self.messages[-1]["content"] if self.messages else ""
+
+
+@dataclass
+class ScriptedModel:
+    """A model that answers from a script and remembers what it was asked.
+
+    Example:
+        >>> model = ScriptedModel(["Paris", {"ok": True}])
+        >>> import asyncio
+        >>> asyncio.run(model.generate([{"role": "user", "content": "Capital?"}])).text
+        'Paris'
+
+    Args:
+        script: The answers in the order of the calls, or a function from a call to its answer.
+    """
+
+    script: Iterable[Answer] | Callable[[ModelCall], Answer]
+    calls: list[ModelCall] = field(default_factory=lambda: [])
+
+    def __post_init__(self) -> None:
+        self._answers = None if callable(self.script) else iter(self.script)
+
+    async def generate(
+        self,
+        messages: Sequence[Message],
+        *,
+        constraint: Any = None,
+        effort: str = "medium",
+        max_tokens: int | None = None,
+        temperature: float = 0.0,
+        seed: int | None = None,
+    ) -> ScriptedGeneration:
+        """The next answer of the script.
+
+        Raises:
+            ModelError: The script is over.
+            Exception: What the script holds as the answer.
+        """
+        settings: dict[str, Any] = {"effort": effort, "max_tokens": max_tokens}
+        settings |= {"temperature": temperature, "seed": seed}
+        call = ModelCall(list(messages), constraint, settings)
+        self.calls.append(call)
+        if self._answers is None:
+            answer = cast(Callable[[ModelCall], Answer], self.script)(call)
+        else:
+            answer = next(self._answers, _OVER)
+        if answer is _OVER:
+            raise ModelError(
+                f"the script has {len(self.calls) - 1} answers, but call {len(self.calls)} came: "
+                f"{call.prompt!r}; add an answer, or script a function of the call"
+            )
+        if isinstance(answer, Exception):
+            raise answer
+        return _generation(answer)
+
+
+_OVER: Any = object()
+
+
+def _generation(answer: Answer) -> ScriptedGeneration:
+    if isinstance(answer, str):
+        try:
+            return ScriptedGeneration(answer, json.loads(answer))
+        except json.JSONDecodeError:
+            return ScriptedGeneration(answer, answer)
+    text = answer.model_dump_json() if isinstance(answer, BaseModel) else json.dumps(answer)
+    return ScriptedGeneration(text, json.loads(text))

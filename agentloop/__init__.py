@@ -13,11 +13,55 @@ if find_spec("agentloop.model") is None:  # a bare checkout: the folders are map
     )
 
 if TYPE_CHECKING:
-    pass
+    from agentloop.context import emit
+    from agentloop.graph import Graph
+    from agentloop.model_calls import llm, use_model
+    from agentloop.reducers import Log, Max, Merge, Sum
+    from agentloop.steps import END, START, both, each, node
+    from agentloop.tools import tool
+    from agentloop.toolset import ToolSet, call_tools
 
-_LAZY: dict[str, str] = {}  # name -> module; keeps `import agentloop` free of torch
+_LAZY: dict[str, str] = {  # name -> module; keeps `import agentloop` free of torch
+    "END": "agentloop.steps",
+    "Graph": "agentloop.graph",
+    "Log": "agentloop.reducers",
+    "Max": "agentloop.reducers",
+    "Merge": "agentloop.reducers",
+    "START": "agentloop.steps",
+    "Sum": "agentloop.reducers",
+    "ToolSet": "agentloop.toolset",
+    "both": "agentloop.steps",
+    "call_tools": "agentloop.toolset",
+    "each": "agentloop.steps",
+    "emit": "agentloop.context",
+    "llm": "agentloop.model_calls",
+    "node": "agentloop.steps",
+    "tool": "agentloop.tools",
+    "use_model": "agentloop.model_calls",
+}
 
-__all__ = ["AgentLoopError", "GraphError", "ModelError", "RetrievalError"]
+__all__ = [
+    "END",
+    "START",
+    "AgentLoopError",
+    "Graph",
+    "GraphError",
+    "Log",
+    "Max",
+    "Merge",
+    "ModelError",
+    "RetrievalError",
+    "Sum",
+    "ToolSet",
+    "both",
+    "call_tools",
+    "each",
+    "emit",
+    "llm",
+    "node",
+    "tool",
+    "use_model",
+]
 
 
 def __getattr__(name: str) -> object:

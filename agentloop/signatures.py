@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
 from agentloop.errors import GraphBuildError
-from agentloop.json_data import as_array, as_object
+from agentloop.json_data import as_array, as_object, inlined
 from agentloop.model.prompts import Schema
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -109,7 +109,7 @@ def read_signature(call: Callable[..., Any]) -> Signature:
 
 
 def _argument_schema(model: type[BaseModel]) -> Schema:
-    schema = without_titles(model.model_json_schema())
+    schema = inlined(without_titles(model.model_json_schema()))
     schema.setdefault("properties", {})
     return schema
 

@@ -12,8 +12,8 @@ from typing import Any, overload
 from agentloop.drafts import shorten
 from agentloop.errors import GraphBuildError, ToolError
 from agentloop.json_data import as_array, as_object
-from agentloop.llm import generate
 from agentloop.model.prompts import Message, ToolSpec, tool_messages
+from agentloop.model_calls import generate
 from agentloop.tools import Tool
 
 

@@ -1,6 +1,6 @@
 """`llm`: ask the current model from inside a node, and get a value of the type you name.
 
-The model is whatever was given to the run (`g.run(..., model=lm)`) or set with `use`. This file
+The model is whatever was given to the run (`g.run(..., model=lm)`) or set with `use_model`. This file
 knows the one method a model must have, not what a model is.
 """
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from agentloop.context import here, keyed
 from agentloop.drafts import shorten
 from agentloop.errors import GraphError
-from agentloop.json_data import as_array, as_object
+from agentloop.json_data import inlined
 from agentloop.model.prompts import Message, type_of
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ _model: ContextVar[Model | None] = ContextVar("agentloop.model", default=None)
 
 
 @contextmanager
-def use(model: Model) -> Generator[Model]:
+def use_model(model: Model) -> Generator[Model]:
     """Make a model the current one for `llm` calls in this block, for runs that name none."""
     token = _model.set(model)
     try:
@@ -89,7 +89,7 @@ def current_model() -> Model:
     if model is None:
         raise GraphError(
             "llm() has no model to go to; run with g.run(..., model=lm), or call it inside "
-            "`with agentloop.llm.use(lm):`"
+            "`with agentloop.use_model(lm):`"
         )
     return model
 
@@ -232,26 +232,7 @@ def _type_hint(schema: object, adapter: TypeAdapter[Any] | None) -> str:
     described = adapter.json_schema()
     is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
     purpose = " ".join((described.get("description") or "").split()) if is_model else ""
-    return f"{purpose}\nAnswer as JSON: {type_of(inline(described))}".strip()
-
-
-def inline(schema: Mapping[str, Any], depth: int = 4) -> dict[str, Any]:
-    """A schema with its local references replaced by what they name, to a depth."""
-    definitions: Mapping[str, Any] = schema.get("$defs", {})
-
-    def resolve(node: object, left: int) -> Any:
-        items, known = as_array(node), as_object(node)
-        if items is not None:
-            return [resolve(item, left) for item in items]
-        if known is None:
-            return node
-        name = str(known.get("$ref", "")).removeprefix("#/$defs/")
-        if name in definitions:
-            return resolve(definitions[name], left - 1) if left else {}
-        return {key: resolve(value, left) for key, value in known.items() if key != "$defs"}
-
-    resolved: dict[str, Any] = resolve(dict(schema), depth)
-    return resolved
+    return f"{purpose}\nAnswer as JSON: {type_of(inlined(described))}".strip()
 
 
 def prompt(parts: Sequence[Part], system: str) -> Iterator[Message]:

@@ -12,6 +12,7 @@ What this file does not know: tokens' meaning, noise, sampling, files.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,6 +54,15 @@ class PromptKeys:
             [torch.cat(pair, dim=2) for pair in zip(self.keys, more.keys, strict=True)],
             [torch.cat(pair, dim=2) for pair in zip(self.values, more.values, strict=True)],
         )
+
+
+@dataclass(frozen=True)
+class PackedRow:
+    """One canvas in a packed batch: positions start to stop of N, over an unpadded prompt."""
+
+    start: int
+    stop: int
+    prompt: PromptKeys
 
 
 class RMSNorm(nn.Module):
@@ -119,19 +129,21 @@ class Attention(nn.Module):
         Returns:
             The output (B, n, T, D) and the sequences' own keys and values (B, n, K, T, d).
         """
-        c = self.config
-        B, n, T, _ = x.shape
-        q = self.q_proj(x).view(B, n, T, c.num_heads, c.head_dim)
-        k = self.k_proj(x).view(B, n, T, c.num_kv_heads, c.head_dim)
-        v = self.v_proj(x).view(B, n, T, c.num_kv_heads, c.head_dim)
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        q = rotate(q, *table) * c.head_dim**-0.5
-        k = rotate(k, *table)
-        kt = k.permute(0, 1, 3, 2, 4)  # (B, n, K, T, d)
-        vt = v.permute(0, 1, 3, 2, 4)
+        q, k, v = self.project(x, table)
+        kt = k.transpose(2, 3)  # (B, n, K, T, d)
+        vt = v.transpose(2, 3)
         mixed = _mix(q, kt, vt, past, own_bias)
         return self.o_proj(mixed), kt, vt
+
+    def project(self, x: Tensor, table: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (..., H, d), scaled and rotated, keys (..., K, d), rotated, and values."""
+        c = self.config
+        q = self.q_proj(x).unflatten(-1, (c.num_heads, c.head_dim))
+        k = self.k_proj(x).unflatten(-1, (c.num_kv_heads, c.head_dim))
+        v = self.v_proj(x).unflatten(-1, (c.num_kv_heads, c.head_dim))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        return rotate(q, *table) * c.head_dim**-0.5, rotate(k, *table), v
 
 
 def _mix(
@@ -212,6 +224,29 @@ class Block(nn.Module):
         x = x + mixed
         return x + self.mlp(self.post_attention_layernorm(x)), k, v
 
+    def refine_packed(
+        self,
+        x: Tensor,
+        table: tuple[Tensor, Tensor],
+        rows: Sequence[PackedRow],
+        index: int,
+    ) -> Tensor:
+        """As `Transformer.refine_packed`, over block number `index`."""
+        q, k, v = self.self_attn.project(self.input_layernorm(x), table)
+        mixed = [
+            _mix(
+                q[None, None, row.start : row.stop],
+                k[None, None, row.start : row.stop].transpose(2, 3),
+                v[None, None, row.start : row.stop].transpose(2, 3),
+                (row.prompt.keys[index], row.prompt.values[index], None),
+                None,
+            )[0, 0]
+            for row in rows
+        ]
+        x = x + self.self_attn.o_proj(torch.cat(mixed) if len(mixed) > 1 else mixed[0])
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
 
 class Transformer(nn.Module):
     """Embedding, blocks, final norm and head; parameter names are those of Hugging Face's Llama."""
@@ -220,7 +255,9 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.layers: list[Block] = nn.ModuleList(  # type: ignore[assignment]  # iterates as one
+            Block(config) for _ in range(config.num_layers)
+        )
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.lm_head = (
             None
@@ -271,6 +308,30 @@ class Transformer(nn.Module):
         """
         table_at = positions[..., None] if positions.dim() == 1 else positions[:, None, :, None]
         return self._blocks(embeddings, table_at, prompt, own_bias)[0]
+
+    def refine_packed(
+        self, embeddings: Tensor, positions: Tensor, rows: Sequence[PackedRow]
+    ) -> Tensor:
+        """Run canvases of any lengths over prompts of any lengths in one pass, without padding.
+
+        Matrix products take all rows at once; attention, whose shape differs, goes row by row, so
+        that no row's numbers depend on what else is in the batch.
+
+        Args:
+            embeddings: (N, D), the canvases one after another.
+            positions: (N,) places in the texts.
+            rows: Where each canvas lies in N, and its prompt.
+
+        Returns:
+            Final hidden states (N, D), normalised.
+        """
+        cos, sin = rotary_table(self.config, positions[:, None])
+        table = (cos.to(embeddings.dtype), sin.to(embeddings.dtype))
+        x = embeddings
+        for index, layer in enumerate(self.layers):
+            x = layer.refine_packed(x, table, rows, index)
+        out: Tensor = self.norm(x)
+        return out
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Float32 scores (..., V) of final hidden states (..., D)."""

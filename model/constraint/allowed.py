@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from agentloop.errors import ContradictionError
 from agentloop.model.constraint.class_weights import MASKED, committed_classes
-from agentloop.model.constraint.lattice import live_states, pair_sums, reached_states
+from agentloop.model.constraint.lattice import live_states, reached_states
 from agentloop.model.constraint.token_automaton import TokenAutomaton
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def end_states(automaton: TokenAutomaton, room_after: int) -> Bools:
     return automaton.distance <= room_after
 
 
-def passable_pairs(automaton: TokenAutomaton, tokens: NDArray[np.int64]) -> Bools:
-    """Whether each pair (L, P) can be crossed at each position of a canvas (-1 where masked)."""
+def open_sets(automaton: TokenAutomaton, tokens: NDArray[np.int64]) -> Bools:
+    """Whether each class set (L, U) can be crossed at each position of a canvas, -1 if masked."""
     open_classes = committed_classes(automaton, tokens)
     open_classes[tokens == MASKED] = 1.0
-    return pair_sums(automaton, open_classes) > 0
+    return automaton.sum_sets(open_classes) > 0
 
 
 def allowed_tokens(
@@ -58,31 +58,22 @@ def allowed_tokens(
     automaton = compiled.automaton
     canvas = np.array(tokens, np.int64)
     canvas[position] = MASKED
-    passable = passable_pairs(automaton, canvas)
+    passable = open_sets(automaton, canvas)
     live = live_states(automaton, passable, end_states(automaton, room_after))
     if not live[0, start]:
         raise contradiction(compiled, canvas, start=start, room_after=room_after)
-    reached = reached_states(automaton, passable, start)
+    reached, _ = reached_states(automaton, passable, None, start)
     return tokens_between(automaton, reached[position], live[position + 1])
 
 
 def tokens_between(automaton: TokenAutomaton, sources: Bools, targets: Bools) -> NDArray[np.int64]:
     """Ids of the tokens, ascending, that lead from one of the sources to one of the targets."""
     crossed = sources[automaton.pair_source] & targets[automaton.pair_target]
-    classes = np.unique(automaton.edge_class[crossed[automaton.edge_pair]])
-    classes = np.unique(np.minimum(classes, automaton.eos_class))
-    parts = [automaton.tokens_of(int(c)) for c in classes]
+    sets = np.unique(automaton.pair_set[crossed])
+    classes = [automaton.set_classes[slice(*automaton.set_offsets[u : u + 2])] for u in sets]
+    distinct = {min(int(c), automaton.eos_class) for part in classes for c in part}
+    parts = [automaton.tokens_of(c) for c in distinct]
     return np.sort(np.concatenate([np.empty(0, np.int32), *parts])).astype(np.int64)
-
-
-def sole_classes(automaton: TokenAutomaton, crossed: Bools) -> NDArray[np.int32]:
-    """The class every crossed pair (L, P) of a position consists of; -1 where there are more."""
-    first = automaton.edge_class[automaton.edge_offsets[:-1]]
-    last = automaton.edge_class[automaton.edge_offsets[1:] - 1]
-    first, last = (np.minimum(side, automaton.eos_class) for side in (first, last))
-    lowest = np.where(crossed, first, automaton.num_classes).min(axis=1)
-    highest = np.where(crossed, last, -1).max(axis=1)
-    return np.where(lowest == highest, lowest, -1).astype(np.int32)
 
 
 def contradiction(
@@ -90,8 +81,7 @@ def contradiction(
 ) -> ContradictionError:
     """The error for committed tokens that no accepted text holds: where they fail, and why."""
     automaton = compiled.automaton
-    passable = passable_pairs(automaton, tokens)
-    reached = reached_states(automaton, passable, start)
+    reached, _ = reached_states(automaton, open_sets(automaton, tokens), None, start)
     room = len(tokens) + room_after - np.arange(len(tokens) + 1)
     extendable = reached & (automaton.distance <= room[:, None])
     extendable[-1] &= end_states(automaton, room_after)

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from agentloop.errors import CanvasTooSmallError
 from agentloop.model.constraint.dfa import Dfa
 from agentloop.model.constraint.lift import lift
+from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
 from agentloop.model.constraint.token_automaton import TokenAutomaton
 from agentloop.model.constraint.vocabulary import Vocabulary
 
@@ -27,7 +28,7 @@ class Constraint(Protocol):
         """Identifies the language among all constraints."""
         ...
 
-    def automaton(self) -> Dfa:
+    def automaton(self, options: CompileOptions) -> Dfa:
         """The byte automaton of the language."""
         ...
 
@@ -105,6 +106,7 @@ _shared_cache = ConstraintCache()
 def compile_constraint(
     constraint: Constraint | Dfa,
     vocabulary: Vocabulary,
+    options: CompileOptions = DEFAULT_OPTIONS,
     *,
     cache: ConstraintCache | None = None,
 ) -> CompiledConstraint:
@@ -113,6 +115,7 @@ def compile_constraint(
     Args:
         constraint: What the text must satisfy. A bare automaton is compiled afresh each time.
         vocabulary: The tokens of the model.
+        options: How the text may be spelled and how far the automaton is unrolled.
         cache: Where to look first; by default one shared by the process.
 
     Raises:
@@ -121,10 +124,10 @@ def compile_constraint(
     if isinstance(constraint, Dfa):
         return CompiledConstraint(lift(constraint, vocabulary), vocabulary)
     cache = _shared_cache if cache is None else cache
-    key = f"{vocabulary.fingerprint}:{constraint.key}"
+    key = f"{vocabulary.fingerprint}:{options!r}:{constraint.key}"
     compiled = cache.get(key)
     if compiled is None:
-        automaton = lift(constraint.automaton(), vocabulary)
+        automaton = lift(constraint.automaton(options), vocabulary)
         compiled = CompiledConstraint(automaton, vocabulary, key)
         cache.put(compiled)
     return compiled

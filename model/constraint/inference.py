@@ -18,14 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentloop.errors import CanvasTooSmallError, ConstraintError
-from agentloop.model.constraint.allowed import (
-    contradiction,
-    end_states,
-    sole_classes,
-    tokens_between,
-)
+from agentloop.model.constraint.allowed import contradiction, end_states, tokens_between
 from agentloop.model.constraint.class_weights import MASKED, SMALLEST, ClassWeights
-from agentloop.model.constraint.lattice import Lattice, live_states, pair_sums, reached_states
+from agentloop.model.constraint.lattice import Lattice, reached_states
 from agentloop.model.constraint.proposal import (
     PathScore,
     Proposal,
@@ -54,7 +49,6 @@ def infer(
     temperature: float = 0.0,
     path: PathScore = "states",
     generator: np.random.Generator | int | None = None,
-    normalised: bool = False,
     start: int = 0,
     room_after: int = 0,
 ) -> CanvasPosterior:
@@ -63,7 +57,7 @@ def infer(
     Args:
         compiled: The constraint, compiled for the model's vocabulary.
         logits: (L, V) logits, torch on any device or numpy; rows of committed positions are not
-            read. Probabilities below 1e-300 count as 1e-300.
+            read. Probabilities that underflow count as 1e-300.
         tokens: (L,) token ids of the canvas, -1 where masked.
         weighting: `"product"`, the model's factorised probability of a text given that it is
             accepted; or `"local"`, where each token's probability is divided by that of all
@@ -75,7 +69,6 @@ def infer(
             pass through the same states, then the best tokens on that path. `"tokens"`: the
             probability of the text itself, which favours short texts while the model is unsure.
         generator: Source of the draw, or a seed for one.
-        normalised: The logits are log-probabilities already (not with a temperature above 0).
         start: State at the canvas's left edge; that of the text so far where this canvas
             continues another.
         room_after: Tokens that may follow this canvas. Above 0 the text need not end here.
@@ -91,15 +84,12 @@ def infer(
     needed = int(automaton.distance[start])
     if needed > len(canvas) + room_after:
         raise CanvasTooSmallError(needed, len(canvas) + room_after)
-    weights = ClassWeights(
-        automaton, logits, canvas, temperature=temperature or 1.0, normalised=normalised
-    )
-    sums = pair_sums(automaton, weights.sums)
-    live = live_states(automaton, sums > 0, end_states(automaton, room_after))
-    if not live[0, start]:
-        raise contradiction(compiled, canvas, start=start, room_after=room_after)
+    weights = ClassWeights(automaton, logits, canvas, temperature or 1.0)
+    ends = end_states(automaton, room_after)
     exponent = locality if weighting == "local" else 0.0
-    lattice = Lattice.build(automaton, sums, live, start, exponent)
+    lattice = Lattice.build(automaton, automaton.sum_sets(weights.sums), ends, start, exponent)
+    if not lattice.live[0, start]:
+        raise contradiction(compiled, canvas, start=start, room_after=room_after)
     if temperature > 0:
         proposal = drawn_proposal(lattice, weights, start, np.random.default_rng(generator))
     else:
@@ -178,8 +168,8 @@ class CanvasPosterior:
         Given the committed tokens, and counting texts that end within the canvas.
         """
         lattice = self._lattice
-        plain = Lattice.build(lattice.automaton, lattice.sums, lattice.live, self._start, 0.0)
-        return plain.log_total
+        ends = lattice.live[-1]
+        return Lattice.build(lattice.automaton, lattice.set_sums, ends, self._start, 0.0).log_total
 
     @cached_property
     def confidence(self) -> Floats:
@@ -200,11 +190,11 @@ class CanvasPosterior:
     ) -> Floats:
         """Posterior of one class at each of some positions."""
         lattice, automaton = self._lattice, self._lattice.automaton
-        offsets, order = automaton.edges_by_class
+        offsets, crossed = automaton.pairs_by_class
         at, owners = ragged(offsets[classes], offsets[classes + 1] - offsets[classes])
-        pairs, rows = automaton.edge_pair[order[at]], positions[owners]
+        pairs, rows = crossed[at], positions[owners]
         flows = self.p_states[rows, automaton.pair_source[pairs]] * lattice.steps[rows, pairs]
-        flows /= lattice.sums[rows, pairs]
+        flows /= lattice.set_sums[rows, automaton.pair_set[pairs]]
         sums = np.bincount(owners, flows, len(positions))
         return sums * self._weights.sums[positions, classes]
 
@@ -213,12 +203,12 @@ class CanvasPosterior:
         """(L, C) posterior of every class at every position; the last is the end of text."""
         lattice, automaton = self._lattice, self._lattice.automaton
         out = np.empty((len(self.tokens), automaton.num_classes + 1))
-        per_weight = lattice.steps / np.where(lattice.sums > 0, lattice.sums, 1.0)
-        per_weight *= self.p_states[:-1].take(automaton.pair_source, axis=1)
-        for i, row in enumerate(per_weight):
-            out[i] = np.bincount(
-                automaton.edge_class, row[automaton.edge_pair], automaton.num_classes + 1
-            )
+        owners = np.repeat(np.arange(automaton.num_sets), np.diff(automaton.set_offsets))
+        for i, steps in enumerate(lattice.steps):
+            flow = steps * self.p_states[i].take(automaton.pair_source)
+            per_set = np.bincount(automaton.pair_set, flow, automaton.num_sets)
+            per_set /= np.where(lattice.set_sums[i] > 0, lattice.set_sums[i], 1.0)
+            out[i] = np.bincount(automaton.set_classes, per_set[owners], automaton.num_classes + 1)
         out *= self._weights.sums
         out[:, automaton.eos_class] += out[:, automaton.tail_class]
         return out[:, : automaton.tail_class]
@@ -231,7 +221,7 @@ class CanvasPosterior:
         """
         marginals = self.class_marginals
         eos = self.compiled.automaton.eos_class
-        sums, moments = self._weights.sums[:, :eos], self._weights.log_moments[:, :eos]
+        sums, moments = self._weights.sums[:, :eos], self._weights.moments[:, :eos]
         with np.errstate(divide="ignore", invalid="ignore"):
             within = np.where(sums > SMALLEST, np.log(sums) - moments / sums, 0.0)
             between = np.where(marginals > 0, -marginals * np.log(marginals), 0.0)
@@ -239,9 +229,9 @@ class CanvasPosterior:
         return np.where(self.masked, between.sum(axis=1) + within, 0.0)
 
     @cached_property
-    def _reached(self) -> Bools:
+    def _reached(self) -> tuple[Bools, NDArray[np.int32]]:
         lattice = self._lattice
-        return reached_states(lattice.automaton, lattice.sums > 0, self._start)
+        return reached_states(lattice.automaton, lattice.set_sums > 0, lattice.live, self._start)
 
     @cached_property
     def forced(self) -> Bools:
@@ -249,11 +239,9 @@ class CanvasPosterior:
 
         True where committed, and where nothing but an end of text can stand.
         """
-        lattice, automaton = self._lattice, self._lattice.automaton
-        crossed = self._reached[:-1].take(automaton.pair_source, axis=1)
-        crossed &= lattice.scored > 0
-        sole = sole_classes(automaton, crossed)
-        return ~self.masked | ((sole >= 0) & (automaton.class_sizes[sole] == 1))
+        _, sole = self._reached
+        sizes = self.compiled.automaton.class_sizes
+        return ~self.masked | ((sole >= 0) & (sizes[sole] == 1))
 
     def allowed(self, position: int) -> NDArray[np.int64]:
         """Ids of all tokens that some accepted text holds at a position, ascending."""
@@ -261,5 +249,5 @@ class CanvasPosterior:
             return self.tokens[position : position + 1]
         lattice = self._lattice
         return tokens_between(
-            lattice.automaton, self._reached[position], lattice.live[position + 1]
+            lattice.automaton, self._reached[0][position], lattice.live[position + 1]
         )

@@ -17,79 +17,73 @@ from agentloop.model.constraint.token_automaton import TokenAutomaton
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-_CHUNK = 1 << 18  # edge weights gathered at a time
+Ints = NDArray[np.int32]
 _TRUSTED_NATS = 575.0  # 1e-250: beyond it a scaled sum may have lost the paths that matter
 
 
-def pair_sums(automaton: TokenAutomaton, class_weights: Floats) -> Floats:
-    """Weights (L, P) of all pairs: the sum of their classes' weights (L, C + 2)."""
-    return _reduce_pairs(automaton, class_weights, np.add)
-
-
-def pair_maxima(automaton: TokenAutomaton, class_weights: Floats) -> Floats:
-    """Weights (L, P) of all pairs: the largest of their classes' weights (L, C + 2)."""
-    return _reduce_pairs(automaton, class_weights, np.maximum)
-
-
-def _reduce_pairs(automaton: TokenAutomaton, weights: Floats, reduce: np.ufunc) -> Floats:
-    out = np.empty((len(weights), automaton.num_pairs))
-    height = max(1, _CHUNK // automaton.num_edges)
-    for first in range(0, len(weights), height):
-        rows = slice(first, first + height)
-        edges = weights[rows].take(automaton.edge_class, axis=1)
-        reduce.reduceat(edges, automaton.edge_offsets[:-1], axis=1, out=out[rows])
-    return out
-
-
-def live_states(automaton: TokenAutomaton, passable: Bools, ends: Bools) -> Bools:
+def live_states(automaton: TokenAutomaton, open_sets: Bools, ends: Bools) -> Bools:
     """Whether each state at each boundary (L + 1, S) can still reach an end.
 
     Args:
         automaton: The automaton.
-        passable: (L, P) whether a pair can be crossed at a position.
+        open_sets: (L, U) whether a class set holds a class that is open at a position.
         ends: (S,) the states allowed at boundary L.
     """
-    length = len(passable)
+    length = len(open_sets)
     live = np.empty((length + 1, automaton.num_states), np.bool_)
     live[length] = ends
     target, starts = automaton.pair_target, automaton.pair_offsets[:-1]
     for i in range(length - 1, -1, -1):
         onward = live[i + 1].take(target)
-        onward &= passable[i]
+        onward &= open_sets[i].take(automaton.pair_set)
         np.maximum.reduceat(onward, starts, out=live[i])
     return live
 
 
-def reached_states(automaton: TokenAutomaton, passable: Bools, start: int) -> Bools:
-    """Whether each state at each boundary (L + 1, S) can be reached from the start."""
-    length = len(passable)
+def reached_states(
+    automaton: TokenAutomaton, open_sets: Bools, live: Bools | None, start: int
+) -> tuple[Bools, Ints]:
+    """What can be reached from the start, through live states only if these are given.
+
+    Returns:
+        Whether each state (L + 1, S) is reached, and the only class (L,) that crosses each
+        position, -1 where several do; end of text and tail count as one.
+    """
+    length = len(open_sets)
     reached = np.zeros((length + 1, automaton.num_states), np.bool_)
     reached[0, start] = True
+    sole = np.full(length, -1, np.int32)
     source, target = automaton.pair_source, automaton.pair_target
     for i in range(length):
         crossed = reached[i].take(source)
-        crossed &= passable[i]
-        reached[i + 1][target[crossed]] = True
-    return reached
+        crossed &= open_sets[i].take(automaton.pair_set)
+        if live is not None:
+            crossed &= live[i + 1].take(target)
+        pairs = np.flatnonzero(crossed)
+        reached[i + 1][target[pairs]] = True
+        classes = automaton.pair_sole_class[pairs]
+        if len(classes) and (classes == classes[0]).all():
+            sole[i] = classes[0]
+    return reached, sole
 
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The weights of all paths that reach an end, as a Markov chain over states.
+    """All paths that reach an end, weighted, as a Markov chain over states.
 
     Attributes:
         automaton: The automaton that is unrolled.
-        sums: (L, P) float64, plain weights of the pairs.
+        set_sums: (L, U) float64, weight of every class set.
         live: (L + 1, S) bool, states that can reach an end.
-        scored: (L, P) float64, weights under the chosen weighting; 0 where the target is not live.
+        norms: (L, S) float64, what the weights of the pairs that leave a state are divided by.
         steps: (L, P) float64, probability of each pair given its source, over all completions.
-        log_total: Log of the summed weight of all paths.
+        log_total: Log of the summed weight of all paths; -inf if there is none.
     """
 
     automaton: TokenAutomaton
-    sums: Floats
+    set_sums: Floats
     live: Bools
-    scored: Floats
+    norms: Floats
     steps: Floats
     log_total: float
 
@@ -97,8 +91,8 @@ class Lattice:
     def build(
         cls,
         automaton: TokenAutomaton,
-        sums: Floats,
-        live: Bools,
+        set_sums: Floats,
+        ends: Bools,
         start: int,
         locality: float | Floats,
     ) -> Lattice:
@@ -106,24 +100,18 @@ class Lattice:
 
         Args:
             automaton: The automaton.
-            sums: (L, P) plain weights of the pairs, each at most 1, as are their sums by source.
-            live: (L + 1, S) from `live_states`, true for the start.
+            set_sums: (L, U) weights of the class sets; those that leave a state sum to at most 1.
+            ends: (S,) the states allowed at boundary L.
             start: State at boundary 0.
             locality: 0 is the plain product, 1 the state-local weighting; or (L,) one a position.
         """
-        starts, source = automaton.pair_offsets[:-1], automaton.pair_source
-        scored = sums * live[1:].take(automaton.pair_target, axis=1)
-        exponent = np.broadcast_to(np.asarray(locality, np.float64), len(sums))
-        if exponent.any():
-            leaving = np.add.reduceat(scored, starts, axis=1)
-            leaving[leaving == 0] = 1.0
-            if not (exponent == 1.0).all():
-                leaving **= exponent[:, None]
-            scored /= leaving.take(source, axis=1)
-        if (exponent == 1.0).all():
-            return cls(automaton, sums, live, scored, scored, 0.0)
-        steps, log_total = _conditional_steps(automaton, scored, live, start)
-        return cls(automaton, sums, live, scored, steps, log_total)
+        exponents = np.broadcast_to(np.asarray(locality, np.float64), len(set_sums))
+        if (exponents == 1.0).all():
+            return _local_backward(automaton, set_sums, ends, start)
+        lattice, log_highest = _scaled_backward(automaton, set_sums, ends, start, exponents)
+        if lattice.live[0, start] and lattice.log_total < log_highest - _TRUSTED_NATS:
+            return _log_backward(lattice, start)
+        return lattice
 
     def state_marginals(self, start: int) -> Floats:
         """Probability (L + 1, S) of every state at every boundary."""
@@ -137,15 +125,20 @@ class Lattice:
             marginals[i + 1] = np.bincount(target, flow, size)
         return marginals
 
-    def best_pairs(self, log_weights: Floats, start: int) -> list[int]:
-        """The pairs (L) of the path with the largest sum of log-weights (L, P); ties go first."""
+    def best_pairs(self, log_set_weights: Floats, start: int) -> list[int]:
+        """The pairs (L) of the best path, by weights (L, U) of class sets over `norms`.
+
+        Ties go to the path whose pairs come first.
+        """
         automaton = self.automaton
-        scores = log_weights.copy()
+        log_norms = np.log(self.norms)
         values = np.where(self.live[-1], 0.0, -np.inf)
-        target, starts = automaton.pair_target, automaton.pair_offsets[:-1]
+        scores = np.empty(self.steps.shape)
         for i in range(len(scores) - 1, -1, -1):
-            scores[i] += values.take(target)
-            values = np.maximum.reduceat(scores[i], starts)
+            row = log_set_weights[i].take(automaton.pair_set, out=scores[i], mode="clip")
+            row += values.take(automaton.pair_target)
+            values = np.maximum.reduceat(row, automaton.pair_offsets[:-1])
+            values -= log_norms[i]
         return self._trace(scores, start)
 
     def _trace(self, scores: Floats, start: int) -> list[int]:
@@ -168,60 +161,87 @@ class Lattice:
         return pairs
 
 
-def _conditional_steps(
-    automaton: TokenAutomaton, scored: Floats, live: Bools, start: int
-) -> tuple[Floats, float]:
-    """Each pair's probability given its source, and the log of the total weight.
+def _local_backward(
+    automaton: TokenAutomaton, set_sums: Floats, ends: Bools, start: int
+) -> Lattice:
+    """Normalised at every state, all completions of a live state weigh 1: no sum to carry."""
+    length = len(set_sums)
+    steps = np.empty((length, automaton.num_pairs))
+    live = np.empty((length + 1, automaton.num_states), np.bool_)
+    norms = np.empty((length, automaton.num_states))
+    live[length] = ends
+    for i in range(length - 1, -1, -1):
+        _normalise(automaton, set_sums[i], live[i + 1], norms[i], steps[i])
+        np.greater(norms[i], 0.0, out=live[i])
+        norms[i][~live[i]] = 1.0
+        steps[i] /= norms[i].take(automaton.pair_source)
+    return Lattice(
+        automaton, set_sums, live, norms, steps, 0.0 if live[0, start] else float(-np.inf)
+    )
 
-    Plain scaled sums first. Weights are at most 1, so the paths that a scaled sum can lose weigh
-    less than 1e-300 of the largest sum at their boundary; if that might matter, sums of logs.
-    """
-    steps, log_total, log_highest = _scaled_backward(automaton, scored, live, start)
-    if log_total < log_highest - _TRUSTED_NATS:
-        return _log_backward(automaton, scored, live, start)
-    return steps, log_total
+
+def _normalise(
+    automaton: TokenAutomaton, set_sums: Floats, live: Bools, sums: Floats, out: Floats
+) -> None:
+    """Weights of the pairs with a live target into `out`, their sums by source into `sums`."""
+    set_sums.take(automaton.pair_set, out=out, mode="clip")
+    out *= live.take(automaton.pair_target)
+    np.add.reduceat(out, automaton.pair_offsets[:-1], out=sums)
 
 
 def _scaled_backward(
-    automaton: TokenAutomaton, scored: Floats, live: Bools, start: int
-) -> tuple[Floats, float, float]:
-    target, source = automaton.pair_target, automaton.pair_source
+    automaton: TokenAutomaton, set_sums: Floats, ends: Bools, start: int, exponents: Floats
+) -> tuple[Lattice, float]:
+    """Sums of completions, scaled to at most 1 at each boundary, and the log of the largest.
+
+    Weights are at most 1, so the completions that scaling loses weigh less than 1e-300 of the
+    largest sum at their boundary.
+    """
+    length, source = len(set_sums), automaton.pair_source
     starts = automaton.pair_offsets[:-1]
-    steps, onward = np.empty_like(scored), live[-1].astype(np.float64)
-    log_scale, log_highest = 0.0, 0.0
-    for i in range(len(scored) - 1, -1, -1):
-        np.multiply(scored[i], onward.take(target), out=steps[i])
-        leaving = np.add.reduceat(steps[i], starts)
-        highest = float(leaving.max())
-        if highest == 0.0:
-            return steps, -np.inf, 0.0
-        divisor = leaving.copy()
-        divisor[divisor == 0] = 1.0
-        steps[i] /= divisor.take(source)
-        onward = leaving / highest
-        log_scale += float(np.log(highest))
-        log_highest = max(log_highest, log_scale)
+    steps = np.empty((length, automaton.num_pairs))
+    live = np.empty((length + 1, automaton.num_states), np.bool_)
+    norms = np.ones((length, automaton.num_states))
+    live[length] = ends
+    onward = ends.astype(np.float64)
+    log_scale = log_highest = 0.0
+    for i in range(length - 1, -1, -1):
+        row = steps[i]
+        leaving = np.empty(automaton.num_states)
+        _normalise(automaton, set_sums[i], live[i + 1], leaving, row)
+        np.greater(leaving, 0.0, out=live[i])
+        if exponents[i]:
+            norms[i] = np.where(live[i], leaving, 1.0) ** exponents[i]
+        row *= onward.take(automaton.pair_target)
+        sums = np.add.reduceat(row, starts)
+        row /= np.where(sums > 0, sums, 1.0).take(source)
+        onward = sums / norms[i]
+        highest = float(onward.max())
+        if highest > 0:
+            onward /= highest
+            log_scale += float(np.log(highest))
+            log_highest = max(log_highest, log_scale)
     with np.errstate(divide="ignore"):
         log_total = float(np.log(onward[start])) + log_scale
-    return steps, log_total, log_highest
+    return Lattice(automaton, set_sums, live, norms, steps, log_total), log_highest
 
 
-def _log_backward(
-    automaton: TokenAutomaton, scored: Floats, live: Bools, start: int
-) -> tuple[Floats, float]:
-    target, source = automaton.pair_target, automaton.pair_source
+def _log_backward(lattice: Lattice, start: int) -> Lattice:
+    """The same sums by logs: slower, and no completion is ever lost."""
+    automaton, live = lattice.automaton, lattice.live
+    source, target = automaton.pair_source, automaton.pair_target
     starts = automaton.pair_offsets[:-1]
     with np.errstate(divide="ignore"):
-        steps = np.log(scored)
+        log_sums = np.log(lattice.set_sums)
+    steps, log_norms = np.empty_like(lattice.steps), np.log(lattice.norms)
     onward = np.where(live[-1], 0.0, -np.inf)
-    for i in range(len(scored) - 1, -1, -1):
-        steps[i] += onward.take(target)
-        highest = np.maximum.reduceat(steps[i], starts)
-        highest[np.isneginf(highest)] = 0.0
-        steps[i] = np.exp(steps[i] - highest.take(source))
-        leaving = np.add.reduceat(steps[i], starts)
-        divisor = np.where(leaving == 0, 1.0, leaving)
-        steps[i] /= divisor.take(source)
+    for i in range(len(steps) - 1, -1, -1):
+        row = log_sums[i].take(automaton.pair_set) + onward.take(target)
+        highest = np.maximum.reduceat(row, starts)
+        highest[~live[i]] = 0.0
+        np.exp(row - highest.take(source), out=steps[i])
+        sums = np.add.reduceat(steps[i], starts)
+        steps[i] /= np.where(live[i], sums, 1.0).take(source)
         with np.errstate(divide="ignore"):
-            onward = np.log(leaving) + highest
-    return steps, float(onward[start])
+            onward = np.log(sums) + highest - log_norms[i]
+    return Lattice(automaton, lattice.set_sums, live, lattice.norms, steps, float(onward[start]))

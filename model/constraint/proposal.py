@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentloop.model.constraint.class_weights import ClassWeights
-from agentloop.model.constraint.lattice import Lattice, pair_maxima
+from agentloop.model.constraint.lattice import Lattice
 from agentloop.model.constraint.segments import draw
 
 PathScore = Literal["states", "tokens"]
@@ -34,17 +34,14 @@ class Proposal:
 def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: PathScore) -> Proposal:
     """The most probable path of states with the best tokens on it, or the most probable text."""
     automaton = lattice.automaton
-    with np.errstate(divide="ignore"):
-        scores = np.log(lattice.scored)
-    if path == "tokens":
-        on_path = lattice.scored > 0
-        scores = np.where(on_path, scores - np.log(np.where(on_path, lattice.sums, 1.0)), -np.inf)
-        scores += pair_maxima(automaton, weights.log_maxima)
+    if path == "states":
+        with np.errstate(divide="ignore"):
+            scores = np.log(lattice.set_sums)
+    else:
+        scores = automaton.max_sets(weights.log_maxima)
 
     def choose(position: int, pair: int) -> int:
-        lo, hi = automaton.edge_offsets[pair : pair + 2]
-        classes = automaton.edge_class[lo:hi].tolist()
-        return weights.best_token(position, classes)
+        return weights.best_token(position, automaton.classes_of(pair).tolist())
 
     return _spell(lattice, weights, lattice.best_pairs(scores, start), choose)
 
@@ -57,8 +54,7 @@ def drawn_proposal(
     for_pair, for_class, for_token = generator.random((3, len(weights.tokens)))
 
     def choose(position: int, pair: int) -> int:
-        lo, hi = automaton.edge_offsets[pair : pair + 2]
-        classes = automaton.edge_class[lo:hi]
+        classes = automaton.classes_of(pair)
         shares = weights.sums[position, classes]
         chosen = int(classes[draw(shares, float(for_class[position]))])
         return weights.draw_token(position, chosen, float(for_token[position]))

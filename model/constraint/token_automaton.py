@@ -23,8 +23,9 @@ Ints = NDArray[np.int32]
 class TokenAutomaton:
     """States 0 (start) to S - 1 (`done`), all reachable and all able to reach `done`.
 
-    Edges that join the same two states form a pair; pairs are sorted by (source, target), the
-    edges of a pair by class. Classes: 0 to C - 1 text, C end of text, C + 1 tail.
+    The states two tokens may join are a pair; pairs are sorted by (source, target). The classes
+    that join them are a class set, of which there are far fewer than pairs. Classes: 0 to C - 1
+    text, C end of text, C + 1 tail.
 
     Attributes:
         token_class: (V,) int32, class of each token id; -1 where it is allowed nowhere.
@@ -33,8 +34,9 @@ class TokenAutomaton:
         pair_offsets: (S + 1,) int32, the pairs that leave each state.
         pair_source: (P,) int32.
         pair_target: (P,) int32.
-        edge_offsets: (P + 1,) int32, the edges of each pair.
-        edge_class: (E,) int32.
+        pair_set: (P,) int32, the class set of each pair.
+        set_offsets: (U + 1,) int32, classes of each set in `set_classes`.
+        set_classes: int32, ascending within a set.
         distance: (S,) int32, the fewest tokens from each state to `done`, end of text included.
         byte_state: (S,) int32, the state of the byte automaton each state is; -1 for `done`.
     """
@@ -45,8 +47,9 @@ class TokenAutomaton:
     pair_offsets: Ints
     pair_source: Ints
     pair_target: Ints
-    edge_offsets: Ints
-    edge_class: Ints
+    pair_set: Ints
+    set_offsets: Ints
+    set_classes: Ints
     distance: Ints
     byte_state: Ints
 
@@ -66,9 +69,14 @@ class TokenAutomaton:
         return len(self.pair_target)
 
     @property
+    def num_sets(self) -> int:
+        """Number of class sets U."""
+        return len(self.set_offsets) - 1
+
+    @property
     def num_edges(self) -> int:
-        """Number of edges E."""
-        return len(self.edge_class)
+        """Number of (source, class, target) edges."""
+        return int(np.diff(self.set_offsets)[self.pair_set].sum())
 
     @property
     def done(self) -> int:
@@ -86,11 +94,6 @@ class TokenAutomaton:
         return self.num_classes
 
     @cached_property
-    def edge_pair(self) -> Ints:
-        """(E,) int32, the pair of each edge."""
-        return np.repeat(np.arange(self.num_pairs, dtype=np.int32), np.diff(self.edge_offsets))
-
-    @cached_property
     def class_sizes(self) -> Ints:
         """(C + 2,) int32, number of tokens of each class; end of text and tail count as one."""
         sizes = np.ones(self.num_classes + 1, np.int32)
@@ -98,10 +101,34 @@ class TokenAutomaton:
         return sizes
 
     @cached_property
-    def edges_by_class(self) -> tuple[Ints, Ints]:
-        """Offsets (C + 3,) and edge numbers (E,) int32, sorted by class."""
-        order = np.argsort(self.edge_class, kind="stable").astype(np.int32)
-        return offsets_of(self.edge_class, self.num_classes + 1), order
+    def pair_sole_class(self) -> Ints:
+        """(P,) int32, the class of each pair that has one only, the tail as end of text; else -1."""
+        sole = np.where(np.diff(self.set_offsets) == 1, self.set_classes[self.set_offsets[:-1]], -1)
+        return np.minimum(sole, self.eos_class)[self.pair_set].astype(np.int32)
+
+    @cached_property
+    def pairs_by_class(self) -> tuple[Ints, Ints]:
+        """Offsets (C + 3,) and pairs (E,) int32: the pairs that each class crosses."""
+        sizes = np.diff(self.set_offsets)[self.pair_set]
+        at, pairs = ragged(self.set_offsets[self.pair_set], sizes)
+        classes = self.set_classes[at]
+        order = np.argsort(classes, kind="stable")
+        return offsets_of(classes, self.num_classes + 1), pairs[order].astype(np.int32)
+
+    def classes_of(self, pair: int) -> Ints:
+        """The classes that join a pair, ascending."""
+        lo, hi = self.set_offsets[self.pair_set[pair] : self.pair_set[pair] + 2]
+        return self.set_classes[lo:hi]
+
+    def sum_sets(self, class_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(L, U) sum over the classes of each set of weights (L, C + 2)."""
+        edges = class_weights.take(self.set_classes, axis=1)
+        return np.add.reduceat(edges, self.set_offsets[:-1], axis=1)
+
+    def max_sets(self, class_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(L, U) largest over the classes of each set of weights (L, C + 2)."""
+        edges = class_weights.take(self.set_classes, axis=1)
+        return np.maximum.reduceat(edges, self.set_offsets[:-1], axis=1)
 
     def tokens_of(self, token_class: int) -> Ints:
         """Token ids of a class, ascending; none for the tail."""
@@ -186,6 +213,7 @@ def _pack(
     first = np.ones(len(order), np.bool_)
     first[1:] = (np.diff(sources) != 0) | (np.diff(targets) != 0)
     starts = np.flatnonzero(first)
+    pair_set, set_offsets, set_classes = _class_sets(classes, starts)
     tokens = np.argsort(token_class, kind="stable").astype(np.int32)
     tokens = tokens[np.count_nonzero(token_class < 0) :]
     return TokenAutomaton(
@@ -195,11 +223,29 @@ def _pack(
         pair_offsets=offsets_of(sources[starts], num_states),
         pair_source=sources[starts].astype(np.int32),
         pair_target=targets[starts].astype(np.int32),
-        edge_offsets=np.append(starts, len(order)).astype(np.int32),
-        edge_class=classes.astype(np.int32),
+        pair_set=pair_set,
+        set_offsets=set_offsets,
+        set_classes=set_classes,
         distance=distance,
         byte_state=byte_state,
     )
+
+
+def _class_sets(classes: NDArray[np.int32], starts: NDArray[np.int64]) -> tuple[Ints, Ints, Ints]:
+    """Number the distinct runs of classes in order of appearance: set of each run, and the sets."""
+    ends = np.append(starts[1:], len(classes)).tolist()
+    content = np.ascontiguousarray(classes, np.int32)
+    known: dict[bytes, int] = {}
+    first: list[int] = []
+    pair_set = np.empty(len(starts), np.int32)
+    for run, (lo, hi) in enumerate(zip(starts.tolist(), ends, strict=True)):
+        number = known.setdefault(content[lo:hi].tobytes(), len(known))
+        if number == len(first):
+            first.append(run)
+        pair_set[run] = number
+    sizes = np.diff(np.append(starts, len(classes)))[first]
+    at, _ = ragged(starts[first], sizes)
+    return pair_set, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32), content[at]
 
 
 def _merge(

@@ -1,0 +1,198 @@
+"""Logits (L, V) where they lie, in host memory or on an accelerator, summed by groups of columns.
+
+Each row is read once; on an accelerator only sums and the gathered columns are copied to the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from agentloop.model.constraint.segments import ragged
+from agentloop.model.constraint.token_automaton import TokenAutomaton
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_CANCELLED = 1e-2  # below this a remainder has lost too many digits and is summed directly
+_SAFE_NATS = 70.0  # exp of logits up to here, summed over any vocabulary, fits float32
+
+
+class GatherLayout:
+    """Which columns of the logits are gathered, and which class is the remainder of the total.
+
+    Attributes:
+        columns: Token ids, grouped by class; tokens allowed nowhere last, if there is a remainder.
+        classes: The class of each group.
+        starts: Where each group begins in `columns`.
+        remainder: The class that holds most of the vocabulary; -1 if none does.
+        remainder_tokens: Its token ids.
+    """
+
+    def __init__(self, automaton: TokenAutomaton) -> None:
+        sizes = np.diff(automaton.class_offsets)
+        largest = int(np.argmax(sizes))
+        self.remainder = largest if 2 * sizes[largest] > len(automaton.token_class) else -1
+        self.remainder_tokens = np.empty(0, np.int64)
+        self.classes = np.flatnonzero(np.arange(len(sizes)) != self.remainder)
+        at, owners = ragged(automaton.class_offsets[self.classes], sizes[self.classes])
+        columns = automaton.class_tokens[at]
+        self.starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        if self.remainder >= 0:
+            self.remainder_tokens = automaton.tokens_of(largest).astype(np.int64)
+            dead = np.flatnonzero(automaton.token_class < 0)
+            if len(dead):
+                self.starts = np.append(self.starts, len(columns))
+            columns = np.concatenate([columns, dead])
+        self.columns = columns.astype(np.int64)
+
+    @classmethod
+    def of(cls, automaton: TokenAutomaton) -> GatherLayout:
+        """The layout of an automaton, worked out once."""
+        known = _layouts.get(automaton)
+        if known is None:
+            known = _layouts[automaton] = cls(automaton)
+        return known
+
+
+_layouts: WeakKeyDictionary[TokenAutomaton, GatherLayout] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class RowSums:
+    """What one reading of n rows gives.
+
+    Attributes:
+        groups: (n, G) float64, probability of each group of the layout.
+        remainders: (n,) float64, probability of the remainder; of no meaning without one.
+        log_norms: (n,) float64, log of the sum of the exponentials of a row.
+        best: (n,) int64, the most probable token.
+    """
+
+    groups: Floats
+    remainders: Floats
+    log_norms: Floats
+    best: Ints
+
+
+class LogitSource(Protocol):
+    """Logits of a canvas."""
+
+    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float) -> RowSums:
+        """Softmax of scaled logits, summed by group."""
+        ...
+
+    def gather(self, row: int, columns: NDArray[np.integer[Any]]) -> Floats:
+        """Some logits of one row."""
+        ...
+
+
+def logit_source(logits: torch.Tensor | NDArray[Any]) -> LogitSource:
+    """The logits as they are; half precision in host memory is widened once."""
+    if isinstance(logits, np.ndarray):
+        return HostLogits(logits)
+    logits = logits.detach()
+    if logits.device.type != "cpu":
+        return DeviceLogits(logits)
+    if logits.dtype not in (torch.float32, torch.float64):
+        logits = logits.float()
+    return HostLogits(logits.numpy())
+
+
+class HostLogits:
+    """In host memory: row by row, so that a row stays in cache, and without worker threads."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self._values = values
+
+    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float) -> RowSums:
+        """Softmax of scaled logits, summed by group."""
+        num_rows, size = len(rows), self._values.shape[1]
+        sums = RowSums(
+            np.empty((num_rows, len(layout.classes))),
+            np.empty(num_rows),
+            np.empty(num_rows),
+            np.empty(num_rows, np.int64),
+        )
+        scratch = np.empty(size, self._values.dtype)
+        with np.errstate(invalid="ignore", over="ignore"):
+            for n, row in enumerate(rows.tolist()):
+                self._sum_row(n, self._values[row], layout, scale, scratch, sums)
+        return sums
+
+    @staticmethod
+    def _sum_row(
+        n: int,
+        values: NDArray[Any],
+        layout: GatherLayout,
+        scale: float,
+        scratch: NDArray[Any],
+        sums: RowSums,
+    ) -> None:
+        best = int(values.argmax())
+        if scale != 1.0:
+            values = np.multiply(values, values.dtype.type(scale), out=scratch)
+        highest = float(values[best])
+        shift = 0.0 if 0.0 <= highest < _SAFE_NATS else highest
+        if shift:
+            values = np.subtract(values, values.dtype.type(shift), out=scratch)
+        mass = np.exp(values, out=scratch)
+        total = float(mass.sum())
+        sums.best[n] = best
+        sums.log_norms[n] = np.log(total) + shift
+        remainder = total
+        if len(layout.columns):
+            groups = np.add.reduceat(mass.take(layout.columns), layout.starts, dtype=np.float64)
+            sums.groups[n] = groups[: len(layout.classes)] / total
+            remainder = total - float(groups.sum())
+        if layout.remainder >= 0 and remainder < _CANCELLED * total:
+            remainder = float(mass.take(layout.remainder_tokens).sum(dtype=np.float64))
+        sums.remainders[n] = remainder / total
+
+    def gather(self, row: int, columns: NDArray[np.integer[Any]]) -> Floats:
+        """Some logits of one row."""
+        return self._values[row].take(columns).astype(np.float64)
+
+
+class DeviceLogits:
+    """On an accelerator: rows are summed there."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self._values = values
+
+    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float) -> RowSums:
+        """Softmax of scaled logits, summed by group."""
+        device = self._values.device
+        values = self._values
+        if len(rows) < len(values):
+            values = values[torch.from_numpy(rows).to(device)]
+        values = values.float() * scale
+        log_norms = torch.logsumexp(values, dim=1)
+        mass = torch.exp(values - log_norms[:, None])
+        picked = mass.index_select(1, torch.from_numpy(layout.columns).to(device))
+        groups = np.empty((len(rows), 0))
+        if len(layout.columns):
+            groups = np.add.reduceat(
+                picked.double().cpu().numpy(), layout.starts, axis=1, dtype=np.float64
+            )
+        remainders = np.zeros(len(rows))
+        if layout.remainder >= 0:
+            tokens = torch.from_numpy(layout.remainder_tokens).to(device)
+            direct = mass.index_select(1, tokens).sum(dim=1, dtype=torch.float64)
+            remainders = direct.cpu().numpy()
+        return RowSums(
+            groups[:, : len(layout.classes)],
+            remainders,
+            log_norms.double().cpu().numpy(),
+            values.argmax(dim=1).cpu().numpy(),
+        )
+
+    def gather(self, row: int, columns: NDArray[np.integer[Any]]) -> Floats:
+        """Some logits of one row."""
+        at = torch.from_numpy(columns.astype(np.int64)).to(self._values.device)
+        picked: Floats = self._values[row].index_select(0, at).double().cpu().numpy()
+        return picked

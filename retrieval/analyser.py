@@ -1,4 +1,4 @@
-"""From text to search terms: normalised, case-folded, stemmed words; bigrams where no spaces are written.
+"""From text to search terms: folded, stemmed words; bigrams where no spaces are written.
 
 The same analyser reads documents and questions; its fingerprint is stored with the postings.
 Words of a script are stemmed by that script's language; Latin script by the language chosen.
@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Protocol
+from typing import Protocol, cast
 
-import Stemmer
+import Stemmer  # type: ignore[import-not-found]  # a C extension without stubs
 
 # Scripts written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han.
 _UNSPACED = (
@@ -36,16 +36,25 @@ class _Stemmer(Protocol):
     def stemWords(self, words: list[str]) -> list[str]: ...  # noqa: N802 - PyStemmer's name
 
 
+class _Snowball(Protocol):
+    def algorithms(self) -> list[str]: ...
+    def version(self) -> str: ...
+    def Stemmer(self, language: str) -> _Stemmer: ...  # noqa: N802 - PyStemmer's name
+
+
+_SNOWBALL = cast(_Snowball, Stemmer)
+
+
 @cache
 def _token_pattern() -> re.Pattern[str]:
-    """Runs of letters, digits and their marks; `(?P<run>)` is one of an unspaced script.
+    r"""Runs of letters, digits and their marks; `(?P<run>)` is one of an unspaced script.
 
-    `\\w` alone would cut Indic and Thai words at every vowel sign, which Unicode calls a mark.
+    `\w` alone would cut Indic and Thai words at every vowel sign, which Unicode calls a mark.
     """
     marks = [c for c in range(0x300, 0x11A00) if unicodedata.category(chr(c)).startswith("M")]
     mark_class = "".join(map(re.escape, map(chr, marks)))
     word = rf"[^\W_{_UNSPACED}]"
-    wide = rf"[^\W_\u0000-\u0dff]"
+    wide = r"[^\W_\u0000-\u0dff]"
     return re.compile(
         rf"(?P<run>(?:(?=[{_UNSPACED}]){wide}[{mark_class}]*)+)|{word}(?:{word}|[{mark_class}])*"
     )
@@ -69,7 +78,7 @@ class Analyser:
     _local: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        known = [*Stemmer.algorithms(), "none"]
+        known = [*_SNOWBALL.algorithms(), "none"]
         if self.language not in known:
             raise ValueError(f"language must be one of {', '.join(known)}; got {self.language!r}")
 
@@ -77,7 +86,7 @@ class Analyser:
     def fingerprint(self) -> str:
         """Changes whenever the same text could give other terms."""
         return (
-            f"terms {_VERSION}, {self.language}, Snowball {Stemmer.version()}, "
+            f"terms {_VERSION}, {self.language}, Snowball {_SNOWBALL.version()}, "
             f"Unicode {unicodedata.unidata_version}"
         )
 
@@ -113,7 +122,7 @@ class Analyser:
         """One stemmer per thread and language: they keep a cache that is not locked."""
         cached: dict[str, _Stemmer] = self._local.__dict__
         if language not in cached:
-            cached[language] = Stemmer.Stemmer(language)
+            cached[language] = _SNOWBALL.Stemmer(language)
         return cached[language]
 
 

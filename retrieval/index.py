@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from agentloop.errors import RetrievalError
 from agentloop.retrieval import schema
 from agentloop.retrieval.analyser import Analyser
+from agentloop.retrieval.chunker import Chunker, approximate_tokens
 from agentloop.retrieval.consistency import FsckReport, examine
 from agentloop.retrieval.dense import DenseLeg
 from agentloop.retrieval.embedder import Embedder, SentenceEmbedder
@@ -80,7 +81,7 @@ class Index:
     def open(
         cls,
         path: str | Path,
-        embedder: Embedder | Literal["auto"] | str | Path | None = "auto",
+        embedder: Embedder | str | Path | None = "auto",
         *,
         create: bool = True,
         chunk_tokens: int | None = None,
@@ -106,38 +107,24 @@ class Index:
             IndexCorruptError: The index file is damaged, foreign, or of another version.
         """
         folder = Path(path)
-        is_new = schema.is_blank(folder / FILE_NAME)
-        if isinstance(embedder, str | Path):
-            automatic = embedder == "auto"
-            embedder = (
-                SentenceEmbedder.default()
-                if automatic and (is_new or _records_embedder(folder))
-                else None
-                if automatic
-                else SentenceEmbedder(embedder)
-            )
+        embedder = _embedder(folder, embedder)
         meta = {
             "embedder": NO_EMBEDDER if embedder is None else embedder.fingerprint,
             "chunk_tokens": str(DEFAULT_CHUNK_TOKENS if chunk_tokens is None else chunk_tokens),
             "overlap_tokens": str(overlap_tokens or 0),
             "language": language or "english",
         }
-        analyser = Analyser(meta["language"])
-        store = Store.open(folder, create=create, meta={**meta, "analyser": analyser.fingerprint})
-        given = {
-            "chunk_tokens": chunk_tokens,
-            "overlap_tokens": overlap_tokens,
-            "language": language,
-        }
+        Chunker(approximate_tokens, int(meta["chunk_tokens"]), int(meta["overlap_tokens"]))
+        meta["analyser"] = Analyser(meta["language"]).fingerprint
+        store = Store.open(folder, create=create, meta=meta)
         with store.snapshot() as snapshot:
             recorded = {name: snapshot.meta(name) for name in meta}
         _check_embedder(folder, recorded["embedder"], embedder)
-        for name, value in given.items():
-            if value is not None and str(value) != recorded[name]:
-                raise RetrievalError(
-                    f"the index {folder} was made with {name}={recorded[name]}, not {value}: leave "
-                    f"{name} out, or make another index"
-                )
+        _check_settings(
+            folder,
+            recorded,
+            {"chunk_tokens": chunk_tokens, "overlap_tokens": overlap_tokens, "language": language},
+        )
         settings = ChunkSettings(int(recorded["chunk_tokens"]), int(recorded["overlap_tokens"]))
         return cls(store, embedder, settings, Analyser(recorded["language"]))
 
@@ -306,14 +293,32 @@ class Index:
         return examine(self._store)
 
 
-def _records_embedder(folder: Path) -> bool:
-    """Whether an existing index has embeddings; also checks that it can be read at all."""
-    store = Store.open(folder, create=False, meta={})
-    try:
-        with store.snapshot() as snapshot:
-            return snapshot.meta("embedder") != NO_EMBEDDER
-    finally:
-        store.close()
+def _embedder(folder: Path, given: Embedder | str | Path | None) -> Embedder | None:
+    """The embedder that `Index.open` was given or that "auto" stands for."""
+    if given is None or isinstance(given, Embedder):
+        return given
+    if given != "auto":
+        return SentenceEmbedder(given)
+    if not schema.is_blank(folder / FILE_NAME):
+        store = Store.open(folder, create=False, meta={})
+        try:
+            with store.snapshot() as snapshot:
+                if snapshot.meta("embedder") == NO_EMBEDDER:
+                    return None
+        finally:
+            store.close()
+    return SentenceEmbedder.default()
+
+
+def _check_settings(
+    folder: Path, recorded: Mapping[str, str], given: Mapping[str, int | str | None]
+) -> None:
+    for name, value in given.items():
+        if value is not None and str(value) != recorded[name]:
+            raise RetrievalError(
+                f"the index {folder} was made with {name}={recorded[name]}, not {value}: leave "
+                f"{name} out, or make another index"
+            )
 
 
 def _check_embedder(folder: Path, recorded: str, embedder: Embedder | None) -> None:

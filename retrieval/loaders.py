@@ -1,4 +1,4 @@
-"""Which loader reads which file, and one file read in full. Knows no index and starts no process."""
+"""Which loader reads which file, and one file read in full. Starts no process, knows no index."""
 
 from __future__ import annotations
 

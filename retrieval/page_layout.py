@@ -1,8 +1,8 @@
 """Reading order of a page's text boxes, for the pages whose drawing order is not it.
 
-Most files draw text in the order it is read, and then nothing is changed here. Two kinds do not: two
-columns of prose drawn line by line across both, and tables drawn column by column. They are told
-apart by how much of its column a box fills: prose fills it, a table's cell does not.
+Most files draw text in the order it is read, and then nothing is changed here. Two kinds do not:
+two columns of prose drawn line by line across both, and tables drawn column by column. They are
+told apart by how much of its column a box fills: prose fills it, a table's cell does not.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _prose_columns(boxes: Sequence[Box], rows: Rows) -> Rows | None:
         return None
     gutter = median((boxes[a].right + boxes[b].left) / 2 for a, b in pairs)
     gutter = _settle(boxes, pairs, gutter)
-    pairs = [(a, b) for a, b in pairs if boxes[a].right <= gutter <= boxes[b].left]  # type: ignore[misc]
+    pairs = [row for row in pairs if boxes[row[0]].right <= gutter <= boxes[row[1]].left]
     if len(pairs) < _MIN_ROWS:
         return None
     pitch = min(boxes[b].left for _, b in pairs) - min(boxes[a].left for a, _ in pairs)
@@ -79,7 +79,7 @@ def _prose_columns(boxes: Sequence[Box], rows: Rows) -> Rows | None:
     ):
         return None
     crossing = [any(boxes[i].left < gutter < boxes[i].right for i in row) for row in rows]
-    first, last = rows.index(list(pairs[0])), rows.index(list(pairs[-1]))
+    first, last = rows.index(pairs[0]), rows.index(pairs[-1])
     while first > 0 and not crossing[first - 1]:
         first -= 1
     while last + 1 < len(rows) and not crossing[last + 1]:

@@ -1,7 +1,7 @@
 """PDF files through pdfium: text page by page in reading order, bookmarks as headings.
 
 A page without text that shows pictures is a scan: a file of only such pages is "no_text", a file
-with some of them is "partial". What this does not cover: reading pictures, form fields, annotations.
+with some of them is "partial". What this does not cover: pictures' text, form fields, annotations.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Protocol, cast
 
-import pypdfium2
-import pypdfium2.raw as pdfium
+import pypdfium2  # type: ignore[import-untyped]  # ships without stubs: see the protocols below
+import pypdfium2.raw as pdfium  # type: ignore[import-untyped]  # likewise
 
 from agentloop.retrieval.document import FileStatus, HeadingPath, ParsedDocument, TextBuilder
 from agentloop.retrieval.encoding import clean
@@ -23,6 +24,39 @@ _SPACES = re.compile("[ \t\u00a0\u2028\u2029]+")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\uffff]")
 _SENTENCE_END = re.compile(r"[.!?:。！？][\"'”’)\]]*$")
 _SHORT_LINE = 0.8  # of the page's median line: a sentence that ends there ends its paragraph
+
+
+class _Target(Protocol):
+    def get_index(self) -> int | None: ...
+
+
+class _Mark(Protocol):
+    level: int
+
+    def get_title(self) -> str: ...
+    def get_dest(self) -> _Target | None: ...
+
+
+class _TextPage(Protocol):
+    def count_rects(self) -> int: ...
+    def get_rect(self, index: int) -> tuple[float, float, float, float]: ...
+    def get_text_range(self) -> str: ...
+    def get_text_bounded(self, left: float, bottom: float, right: float, top: float) -> str: ...
+    def close(self) -> None: ...
+
+
+class _Page(Protocol):
+    def get_textpage(self) -> _TextPage: ...
+    def get_objects(self, filter: list[int], max_depth: int) -> Iterator[object]: ...
+    def close(self) -> None: ...
+
+
+class _Document(Protocol):
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> _Page: ...
+    def get_toc(self, max_depth: int) -> Iterator[_Mark]: ...
+    def get_metadata_value(self, key: str) -> str: ...
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +74,9 @@ def load_pdf(data: bytes, out_of_time: Callable[[], bool] = lambda: False) -> Pa
         out_of_time: Asked before each page; once true, the pages read so far are the result.
     """
     try:
-        document = pypdfium2.PdfDocument(data)
+        document = cast(_Document, pypdfium2.PdfDocument(data))
     except pypdfium2.PdfiumError as error:
-        if pdfium.FPDF_GetLastError() == pdfium.FPDF_ERR_PASSWORD:
+        if cast(int, pdfium.FPDF_GetLastError()) == pdfium.FPDF_ERR_PASSWORD:  # pyright: ignore[reportUnknownMemberType] - no stubs
             return ParsedDocument("encrypted", "the file needs a password to be read")
         return ParsedDocument("failed", f"not a readable PDF: {error}")
     try:
@@ -51,7 +85,7 @@ def load_pdf(data: bytes, out_of_time: Callable[[], bool] = lambda: False) -> Pa
         document.close()
 
 
-def _read(document: pypdfium2.PdfDocument, out_of_time: Callable[[], bool]) -> ParsedDocument:
+def _read(document: _Document, out_of_time: Callable[[], bool]) -> ParsedDocument:
     out, headings = TextBuilder(), HeadingPath()
     bookmarks = _bookmarks(document)
     missing: dict[str, list[int]] = {"no text (a scan?)": [], "damaged": [], "out of time": []}
@@ -99,7 +133,7 @@ def _ranges(pages: Sequence[int]) -> str:
     return f"page {spans}" if len(pages) == 1 else f"pages {spans}"
 
 
-def _bookmarks(document: pypdfium2.PdfDocument) -> list[_Bookmark]:
+def _bookmarks(document: _Document) -> list[_Bookmark]:
     found: list[_Bookmark] = []
     for mark in document.get_toc(max_depth=6):
         target = mark.get_dest()
@@ -110,7 +144,7 @@ def _bookmarks(document: pypdfium2.PdfDocument) -> list[_Bookmark]:
     return found
 
 
-def _page(document: pypdfium2.PdfDocument, index: int) -> tuple[str, bool]:
+def _page(document: _Document, index: int) -> tuple[str, bool]:
     """Text of one page, and whether it shows pictures."""
     page = document[index]
     try:
@@ -127,7 +161,7 @@ def _page(document: pypdfium2.PdfDocument, index: int) -> tuple[str, bool]:
         page.close()
 
 
-def _ordered(textpage: pypdfium2.PdfTextPage) -> str:
+def _ordered(textpage: _TextPage) -> str:
     rects = [textpage.get_rect(at) for at in range(textpage.count_rects())]
     order = reading_order([Box(*rect) for rect in rects])
     if order is None:

@@ -6,7 +6,7 @@ SQLite is the only truth: everything else on disk can be rebuilt from these tabl
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -70,7 +70,7 @@ CREATE VIRTUAL TABLE postings USING fts5 (context, body, tokenize = 'ascii');
 
 
 @contextmanager
-def corruption_reported(path: Path) -> Iterator[None]:
+def corruption_reported(path: Path) -> Generator[None]:
     """Turns SQLite's reports of damage into `IndexCorruptError`.
 
     Args:
@@ -153,7 +153,7 @@ def is_blank(path: Path) -> bool:
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         finally:
             connection.close()
-    return application == 0 and tables == 0
+    return bool(application == 0 and tables == 0)
 
 
 def create(path: Path, meta: dict[str, str]) -> None:

@@ -16,12 +16,13 @@ _END = re.compile(
     r"|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019\uff09]*"
 )
 _LAST_WORD = re.compile(r"[^\s(\[\"'\u201c\u2018]*\Z")
-_ABBREVIATIONS = frozenset(
+_ABBREVIATION_WORDS = (
     "mr mrs ms dr prof sr jr st vs etc e.g i.e cf fig figs eq eqs no nos vol vols pp ed eds al inc "
     "ltd co corp dept est approx resp ca jan feb mar apr jun jul aug sep sept oct nov dec gen col "
     "sgt capt lt rev hon pres gov sen rep u.s u.k u.n a.m p.m b.c a.d ph.d z.b d.h bzw usw nr bd "
-    "abs art sec ch chap mt ft op".split()
+    "abs art sec ch chap mt ft op"
 )
+_ABBREVIATIONS = frozenset(_ABBREVIATION_WORDS.split())
 _CONTINUES = re.compile(r"\s+[a-z\u00df-\u00f6\u00f8-\u00ff,;:)]")
 _LOOK_BACK = 24  # characters searched for the word before a stop
 

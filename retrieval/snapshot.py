@@ -63,8 +63,13 @@ class ChunkRow:
     end: int
     page: int | None
     last_page: int | None
-    headings: tuple[str, ...]
     kind: str
+    headings_json: str
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """Section titles, outermost first."""
+        return tuple(json.loads(self.headings_json))
 
 
 class Snapshot:
@@ -161,12 +166,12 @@ class Snapshot:
             marks = ", ".join("?" * len(part))
             rows = self._rows(
                 'SELECT c.id, d.id, d.path, d.title, c.start, c."end", c.page, c.last_page, '
-                "c.headings, c.kind FROM chunks AS c JOIN documents AS d ON d.id = c.document_id "
+                "c.kind, c.headings FROM chunks AS c JOIN documents AS d ON d.id = c.document_id "
                 f"WHERE c.id IN ({marks})",
                 part,
             )
-            for *head, headings, kind in rows:
-                found[head[0]] = ChunkRow(*head, tuple(json.loads(headings)), kind)
+            for row in rows:
+                found[row[0]] = ChunkRow(*row)
         return found
 
     def text(self, document_id: str, start: int = 0, end: int | None = None) -> str:
@@ -181,19 +186,19 @@ class Snapshot:
                 f"no document has the id {document_id!r} (it may have been removed by a sync); "
                 "list them with documents()"
             )
-        length = rows[0][0]
-        end = length if end is None else end
-        if not 0 <= start <= end <= length:
+        length = int(rows[0][0])
+        stop = length if end is None else end
+        if not 0 <= start <= stop <= length:
             raise RetrievalError(
-                f"document {document_id} has {length} characters, asked for [{start}:{end}]"
+                f"document {document_id} has {length} characters, asked for [{start}:{stop}]"
             )
         base = start - start % SEGMENT_LENGTH
         segments = self._rows(
             "SELECT text FROM segments WHERE document_id = ? AND start >= ? AND start < ? "
             "ORDER BY start",
-            (document_id, base, end),
+            (document_id, base, stop),
         )
-        return "".join(row[0] for row in segments)[start - base : end - base]
+        return "".join(row[0] for row in segments)[start - base : stop - base]
 
     def documents(self, globs: Sequence[str] = ()) -> list[DocumentInfo]:
         """Every file the index knows, by path."""

@@ -7,7 +7,7 @@ import json
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +92,7 @@ class Store:
             meta: Rows of the meta table that a new index starts with.
 
         Raises:
-            RetrievalError: There is no index and `create` is false, or the folder holds other files.
+            RetrievalError: There is no index and `create` is false, or other files are there.
             IndexCorruptError: The index file is damaged, foreign, or of another version.
         """
         store = cls(folder)
@@ -135,7 +135,7 @@ class Store:
             connection.close()
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Generator[Snapshot]:
         """A view of the index that later writes do not change; never waits for a writer."""
         with schema.corruption_reported(self.path):
             connection = self._borrow()
@@ -163,7 +163,7 @@ class Store:
         connection.close()
 
     @contextmanager
-    def writer(self, wait_s: float = 0.0) -> Iterator[Writer]:
+    def writer(self, wait_s: float = 0.0) -> Generator[Writer]:
         """The right to write, held by one thread of one process at a time.
 
         Args:
@@ -187,7 +187,7 @@ class Writer:
         self._connection = connection
 
     @contextmanager
-    def transaction(self, *, changes_content: bool = True) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, changes_content: bool = True) -> Generator[sqlite3.Connection]:
         """All or nothing.
 
         Args:

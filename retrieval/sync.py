@@ -144,7 +144,7 @@ class Sync:
 
     def _check(self, found: FolderScan, allow_empty: bool) -> None:
         root, before = str(self.root.resolve()), self.writer.source_root(self.source)
-        if before not in (None, root) and Path(before).is_dir():
+        if before is not None and before != root and Path(before).is_dir():
             raise DocumentError(
                 f"this index holds the folder {before}; syncing {root} would replace it. Give "
                 "source='a name' to keep both, or make another index"

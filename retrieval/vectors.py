@@ -11,7 +11,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,8 @@ class VectorIndex:
             return []
         parameters = None
         if allowed is not None:
-            parameters = faiss.SearchParameters(sel=faiss.IDSelectorBatch(allowed))
+            parameters = faiss.SearchParameters()
+            parameters.sel = faiss.IDSelectorBatch(allowed)
         scores, ids = self._index.search(query[None, :], k, params=parameters)
         return [(int(i), float(s)) for i, s in zip(ids[0], scores[0], strict=True) if i >= 0]
 
@@ -129,11 +130,9 @@ class VectorIndex:
         """
         try:
             with path.open("rb") as file:
-                header = json.loads(file.readline(_MAX_HEADER_LENGTH))
+                header: dict[str, Any] = dict(json.loads(file.readline(_MAX_HEADER_LENGTH)))
                 payload = file.read()
-        except (OSError, ValueError):
-            return None
-        if not isinstance(header, dict):
+        except (OSError, ValueError, TypeError):
             return None
         expected = {
             "format": _FORMAT,

@@ -1,4 +1,4 @@
-"""HTML pages: the visible text as blocks; a table's row stays on one line, a listing keeps its lines.
+"""HTML pages: the visible text as blocks; a table's row is one line, a listing keeps its lines.
 
 Walks the tree without recursion, so nesting depth costs nothing.
 """
@@ -14,16 +14,16 @@ from agentloop.retrieval.document import BlockKind, HeadingPath, ParsedDocument,
 from agentloop.retrieval.encoding import clean, decode
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w:.-]{1,40})""", re.IGNORECASE)
-_HIDDEN = frozenset(
-    "script style noscript template head svg math iframe object select nav button".split()
-)
+_HIDDEN_TAGS = "script style noscript template head svg math iframe object select nav button"
+_HIDDEN = frozenset(_HIDDEN_TAGS.split())
 _BREAK = "\v"  # stands for <br> until white space is collapsed
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_BLOCKS = frozenset(
+_BLOCK_TAGS = (
     "address article aside blockquote body center dd details dialog dir div dl dt fieldset "
     "figcaption figure footer form header hgroup hr html li main menu ol p section summary ul "
-    "caption".split()
+    "caption"
 )
+_BLOCKS = frozenset(_BLOCK_TAGS.split())
 
 
 def load_web_page(data: bytes) -> ParsedDocument:

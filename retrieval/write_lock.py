@@ -1,13 +1,13 @@
 """The right to write an index, held by one thread of one process, given up when the process dies.
 
-It is an exclusive transaction on an empty SQLite file: SQLite's own locks work alike on every system
-and between threads as between processes, and leave nothing behind to clean up after a kill.
+It is an exclusive transaction on an empty SQLite file: SQLite's own locks work alike on every
+system and between threads as between processes, and leave nothing to clean up after a kill.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from agentloop.errors import RetrievalError
 
 
 @contextmanager
-def write_lock(path: Path, wait_s: float) -> Iterator[None]:
+def write_lock(path: Path, wait_s: float) -> Generator[None]:
     """Hold the lock for the length of a `with` block.
 
     Args:

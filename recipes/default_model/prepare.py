@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 from recipes.default_model.call_rows import RowMaker
 from recipes.default_model.catalogue import Catalogue
+from recipes.default_model.contamination import without_contamination
 from recipes.default_model.dialogues import HELD_OUT_SERVICES, Moment, moments, read_dialogues
 from recipes.default_model.questions import Question, read_qamr, read_qed, read_xquad
 from recipes.default_model.reading_rows import Distractors, capped, paragraph_row, sentence_row
@@ -36,7 +36,6 @@ NUM_CLOSING = 800
 NUM_CALLS = 26_000
 QED_COPIES = 2  # each with a cut and distractors of its own
 MAX_QAMR = 10_000
-SHINGLE_LENGTH = 12
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -160,61 +159,33 @@ def held_out_readings(questions: list[Question], rng: random.Random) -> list[Row
     return [r for r in made if r is not None][:NUM_HELD_OUT_QUESTIONS]
 
 
-def normalised(text: str) -> str:
-    """A text without case and punctuation, to compare rows of different sets.
-
-    Example:
-        >>> normalised("Who wrote  it?")
-        'who wrote it'
-    """
-    return " ".join(re.findall(r"\w+", text.casefold()))
-
-
-def question_of(row: Row) -> str:
-    """What a row asks: the whole dialogue of a call row, the question of a reading row."""
-    if row["task"] == "call":
-        return normalised(" ".join(m["content"] for m in row["messages"] if m["role"] != "system"))
-    return normalised(row["messages"][-1]["content"].rsplit("\n\nQuestion: ", 1)[1])
-
-
-def shingles(texts: Iterable[str]) -> set[str]:
-    """Every run of twelve words of some texts."""
-    found: set[str] = set()
-    for text in texts:
-        words = normalised(text).split()
-        found |= {
-            " ".join(words[i : i + SHINGLE_LENGTH]) for i in range(len(words) - SHINGLE_LENGTH + 1)
-        }
-    return found
-
-
-def without_contamination(
-    rows: Iterable[Row], held_out: Sequence[Row], questions: Iterable[Question]
-) -> tuple[list[Row], Counter[str]]:
-    """The rows that share nothing with held-out rows or with the set those were drawn from.
+def balanced(
+    rows: Sequence[Row], max_characters: int, p_reading: float, rng: random.Random
+) -> list[Row]:
+    """The rows that are short enough, shuffled, with so many reading rows that they have a share.
 
     Args:
         rows: training rows.
-        held_out: rows whose dialogues and questions must not be in training rows.
-        questions: all questions of the held-out reading set; neither they nor runs of twelve words
-            of their paragraphs may be in training rows.
-
-    Returns:
-        The rows that stay, and how many went for which reason.
+        max_characters: longest prompt and answer together that stay.
+        p_reading: the share of reading rows at most.
+        rng: decides the order and which reading rows stay.
     """
-    listed = list(questions)
-    asked = {question_of(r) for r in held_out} | {normalised(q.text) for q in listed}
-    runs = shingles({" ".join(q.sentences) for q in listed})
+    short = [
+        r
+        for r in rows
+        if sum(len(m["content"]) for m in r["messages"]) + len(r["answer"]) <= max_characters
+    ]
+    rng.shuffle(short)
+    num_calls = sum(r["task"] == "call" for r in short)
+    left = round(num_calls * p_reading / (1 - p_reading))
     kept: list[Row] = []
-    dropped: Counter[str] = Counter()
-    for row in rows:
-        if question_of(row) in asked:
-            dropped[f"{row['task']}: same question or dialogue"] += 1
-        elif runs & shingles(row.get("passages", ())):
-            dropped[f"{row['task']}: shared run of {SHINGLE_LENGTH} words"] += 1
-        else:
+    for row in short:
+        if row["task"] == "reading":
+            left -= 1
+        if row["task"] == "call" or left >= 0:
             kept.append(row)
-    return kept, dropped
+    rng.shuffle(kept)
+    return kept
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
@@ -263,6 +234,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("training/data"))
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json, to report token lengths")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-characters", type=int, default=1650, help="of a training row")
+    parser.add_argument("--p-reading", type=float, default=0.35, help="share of reading rows")
     parser.add_argument("--samples", type=int, default=20)
     given = parser.parse_args(arguments)
     given.work.mkdir(parents=True, exist_ok=True)
@@ -280,7 +253,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows, dropped = without_contamination(
         [*calls, *readings], [*dev_calls, *dev_reading], questions
     )
-    random.Random(f"{given.seed} order").shuffle(rows)
+    rows = balanced(
+        rows, given.max_characters, given.p_reading, random.Random(f"{given.seed} order")
+    )
 
     length = measure(given.tokenizer)
     report = [f"dropped for contamination: {dict(dropped)}"]

@@ -20,6 +20,7 @@ from recipes.default_model import prepare
 from recipes.default_model.arguments import is_said, last_mention, target, verbatim_form
 from recipes.default_model.call_rows import RowMaker, conversation, shown_year
 from recipes.default_model.catalogue import Catalogue, slot_kind, snake_case, typed_value
+from recipes.default_model.contamination import normalised, without_contamination
 from recipes.default_model.detokenise import Detokenised
 from recipes.default_model.dialogues import HELD_OUT_SERVICES, Moment, is_alike, moments
 from recipes.default_model.questions import (
@@ -509,9 +510,30 @@ def test_contamination_is_dropped_and_counted() -> None:
         reading_row("Why?", run.title()),
         reading_row("Why?", "one two three"),
     )
-    kept, dropped = prepare.without_contamination([same, shared, clean], [], [held_out])
+    kept, dropped = without_contamination([same, shared, clean], [], [held_out])
     assert kept == [clean]
     assert sum(dropped.values()) == 2
+
+
+def test_questions_compare_without_case_and_signs() -> None:
+    """Two spellings of a question are one."""
+    assert normalised("Who wrote  it?") == normalised("who wrote IT") == "who wrote it"
+
+
+def test_balance_keeps_short_rows_and_the_share() -> None:
+    """Long rows go, every short call stays, and reading rows are thinned to their share."""
+
+    def rows(task: str, count: int, length: int) -> list[Json]:
+        return [
+            {"task": task, "messages": [{"content": "x" * length}], "answer": str(i)}
+            for i in range(count)
+        ]
+
+    given_rows = [*rows("call", 60, 8), *rows("call", 5, 20), *rows("reading", 90, 8)]
+    kept = prepare.balanced(given_rows, 10, 0.25, random.Random(0))
+    assert sum(r["task"] == "call" for r in kept) == 60
+    assert sum(r["task"] == "reading" for r in kept) == 20
+    assert "reading" in {r["task"] for r in kept[:40]}
 
 
 def test_content_words_leave_out_the_common_ones() -> None:

@@ -1,4 +1,4 @@
-"""Keeps what is held out out of the training rows: shared questions, dialogues and runs of words."""
+"""Keeps held-out questions, dialogues and runs of words away from the training rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`llm`: ask the current model from inside a node, and get a value of the type you name.
 
-The model is whatever was given to the run (`g.run(..., model=lm)`) or set with `use_model`. This file
-knows the one method a model must have, not what a model is.
+The model is whatever was given to the run (`g.run(..., model=lm)`) or set with `use_model`. This
+file knows the one method a model must have, not what a model is.
 """
 
 from __future__ import annotations

@@ -230,10 +230,11 @@ class EventStream(Generic[S]):
 
     async def __anext__(self) -> Event:
         task = self._running()
-        if await self._log.wait(self._num_seen):
-            event = self._log.events[self._num_seen]
-            self._num_seen += 1
-            return event
+        events = self._log.events
+        while await self._log.wait(self._num_seen):
+            if self._num_seen < len(events):  # another reader of this stream may have been first
+                self._num_seen += 1
+                return events[self._num_seen - 1]
         result = await task
         if result.error is not None:
             raise result.error

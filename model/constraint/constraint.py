@@ -1,0 +1,194 @@
+"""What every constraint can do: give its automaton, judge a text, parse it, name its content.
+
+A constraint is either a text (`Choice`, `Regex`, `Quote`, `Text`) or a JSON value (`JsonSchema`,
+`ToolCalls`, `Object`, `List`, ...). A text that is put inside a JSON value becomes a JSON string.
+Nothing here knows tokens or models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from agentloop.errors import ConstraintError, UnsupportedSchemaError
+from agentloop.model.constraint.characters import StateBudgetError
+from agentloop.model.constraint.dfa import Dfa
+from agentloop.model.constraint.emission import Emitter
+from agentloop.model.constraint.expression import Expr, KindIs, conjunction
+from agentloop.model.constraint.fragment import Fragment
+from agentloop.model.constraint.jsontext import JsonTextError, parse_json, to_python
+from agentloop.model.constraint.machine import Asked, Machine
+from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
+from agentloop.model.constraint.scalars import text_fragment
+
+FORMAT_VERSION = 1
+"""Part of every key; raised when the same constraint starts to mean another automaton."""
+
+STRING = KindIs(frozenset({"string"}))
+
+
+class EmptyConstraintError(ConstraintError):
+    """No text at all satisfies a constraint."""
+
+
+class Constraint(ABC):
+    """A set of texts that a canvas may hold."""
+
+    @abstractmethod
+    def automaton(self, options: CompileOptions = DEFAULT_OPTIONS) -> Dfa:
+        """The byte automaton of the texts to generate from; all of them are valid.
+
+        Raises:
+            UnsupportedSchemaError: The automaton would be larger than the options allow.
+            EmptyConstraintError: No text satisfies the constraint.
+        """
+
+    @abstractmethod
+    def accepts(self, text: str) -> bool:
+        """Whether a text is valid, however its JSON is spelt."""
+
+    @abstractmethod
+    def from_value(self, value: Any) -> Any:
+        """The Python value of a JSON value that is valid, as `parse` gives it."""
+
+    @abstractmethod
+    def value_expression(self) -> Expr:
+        """The constraint as an expression about a JSON value."""
+
+    @abstractmethod
+    def description(self) -> list[Any]:
+        """What the constraint is, as JSON; equal descriptions mean equal constraints."""
+
+    @abstractmethod
+    def parse(self, text: str) -> Any:
+        """The Python value of a valid text.
+
+        Raises:
+            ConstraintError: The text is not valid.
+        """
+
+    @property
+    def key(self) -> str:
+        """A digest of the constraint's content, the same in every process."""
+        content = json.dumps([FORMAT_VERSION, self.description()], ensure_ascii=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constraint) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        name, *fields = self.description()
+        shown = json.dumps(fields, ensure_ascii=False)
+        return f"{name}({shown if len(shown) < 80 else shown[:77] + '...'})"
+
+
+class TextConstraint(Constraint):
+    """A constraint on a plain text; inside a JSON value it is a string."""
+
+    @abstractmethod
+    def text_expression(self) -> Expr:
+        """The constraint as an expression about a string."""
+
+    def value_expression(self) -> Expr:
+        """The constraint as an expression about a JSON value: the string that is the text."""
+        return conjunction(STRING, self.text_expression())
+
+    def automaton(self, options: CompileOptions = DEFAULT_OPTIONS) -> Dfa:
+        """The byte automaton of the plain text."""
+        return finished(
+            text_fragment(self.text_expression(), options.max_text_length), self, options
+        )
+
+    def accepts(self, text: str) -> bool:
+        """Whether a plain text is valid."""
+        return Machine().run(Asked(self.value_expression()), text) is not None
+
+    def from_value(self, value: Any) -> str:
+        """The text itself."""
+        return str(value)
+
+    def parse(self, text: str) -> str:
+        """The text itself, once it is seen to be valid."""
+        if not self.accepts(text):
+            raise ConstraintError(f"{text[:200]!r} does not satisfy {self!r}")
+        return text
+
+
+class JsonConstraint(Constraint):
+    """A constraint on a JSON value."""
+
+    def automaton(self, options: CompileOptions = DEFAULT_OPTIONS) -> Dfa:
+        """The byte automaton of the canonical JSON texts."""
+        return finished(emitted(self.value_expression(), options), self, options)
+
+    def accepts(self, text: str) -> bool:
+        """Whether a JSON text is valid, whatever its whitespace, key order and number spelling."""
+        try:
+            value = parse_json(text)
+        except JsonTextError:
+            return False
+        return Machine().run(Asked(self.value_expression()), value) is not None
+
+    def canonical(self, text: str) -> str:
+        """A JSON text in the compact spelling that the automaton reads.
+
+        Raises:
+            JsonTextError: The text is not JSON.
+        """
+        return Machine().spell(Asked(self.value_expression()), parse_json(text))
+
+    def parse(self, text: str) -> Any:
+        """The Python value of a valid JSON text."""
+        if not self.accepts(text):
+            raise ConstraintError(f"{text[:200]!r} does not satisfy {self!r}")
+        return self.from_value(to_python(parse_json(text)))
+
+    def from_value(self, value: Any) -> Any:
+        """The value itself."""
+        return value
+
+
+@lru_cache(maxsize=8)
+def emitter_of(options: CompileOptions) -> Emitter:
+    """The process's emitter for some options; it keeps the pieces it has built."""
+    return Emitter(Machine(), options)
+
+
+def emitted(expr: Expr, options: CompileOptions) -> Fragment | None:
+    """The fragment of a JSON value, with less nesting where the full depth is over the budget."""
+    for depth in range(options.max_depth, -1, -1):
+        emitter = emitter_of(replace(options, max_depth=depth))
+        try:
+            piece = emitter.root_piece(Asked(expr))
+        except StateBudgetError as error:
+            if depth == 0:
+                raise UnsupportedSchemaError(error.pointer, "", str(error)) from None
+        else:
+            return None if piece is None else piece.fragment
+    raise AssertionError("the last depth returns or raises")
+
+
+def finished(fragment: Fragment | None, constraint: Constraint, options: CompileOptions) -> Dfa:
+    """The automaton of a fragment.
+
+    Raises:
+        EmptyConstraintError: There is none.
+    """
+    if fragment is None:
+        raise EmptyConstraintError(
+            f"no text satisfies {constraint!r} with max_depth = {options.max_depth}"
+        )
+    return fragment.to_dfa()
+
+
+def field_values(fields: Mapping[str, Constraint], value: Mapping[str, Any]) -> dict[str, Any]:
+    """The Python values of an object's fields."""
+    return {name: fields[name].from_value(inner) for name, inner in value.items()}

@@ -1,0 +1,111 @@
+"""From expressions to bytes: unrolls the machine into one fragment per value, to a bounded depth.
+
+A fragment is built once for each thing asked of a value and copied wherever a value of that sort
+stands, so the time goes with the size of the result and never with the number of ways to read it.
+"""
+
+from __future__ import annotations
+
+from agentloop.model.constraint.array_emission import ArrayEmission
+from agentloop.model.constraint.characters import StateBudgetError
+from agentloop.model.constraint.dfa import Dfa
+from agentloop.model.constraint.expression import KINDS, TRUE, Expr, Kind, Reference, leaves
+from agentloop.model.constraint.fragment import Builder, exit_of
+from agentloop.model.constraint.machine import Asked, Machine, Outcome
+from agentloop.model.constraint.object_emission import ObjectEmission
+from agentloop.model.constraint.options import CompileOptions
+from agentloop.model.constraint.pieces import Piece
+from agentloop.model.constraint.scalars import bounded, scalar_piece
+from agentloop.model.constraint.spelling import QUOTE
+
+SCALAR_KINDS: tuple[Kind, ...] = ("null", "true", "false", "number", "string")
+
+
+MAX_KEPT_ARCS = 4_000_000
+"""Arcs of pieces that an emitter keeps for later compilations before it starts afresh."""
+
+
+class Emitter:
+    """Builds pieces for one machine under one set of options, each once."""
+
+    def __init__(self, machine: Machine, options: CompileOptions) -> None:
+        self.machine = machine
+        self.options = options
+        self._pieces: dict[tuple[Asked, int], Piece | None] = {}
+
+    def root_piece(self, asked: Asked) -> Piece | None:
+        """The piece of a whole text, None if there is none.
+
+        Raises:
+            StateBudgetError: It needs more states than the options allow.
+        """
+        if sum(len(p.fragment.sources) for p in self._pieces.values() if p) > MAX_KEPT_ARCS:
+            self._pieces.clear()
+            self.machine = Machine()
+        return self.piece(asked, self.options.max_depth)
+
+    def dfa(self, asked: Asked) -> Dfa | None:
+        """The automaton of the values for which what is asked holds; None if there is none."""
+        piece = self.root_piece(asked)
+        return None if piece is None else piece.fragment.to_dfa()
+
+    def nested(self, asked: Asked, depth: int) -> Piece | None:
+        """The piece of a value inside a container, None if there is none."""
+        if _is_recursive(asked):
+            depth -= 1
+        return self.piece(asked, max(depth, -1))
+
+    def piece(self, asked: Asked, depth: int) -> Piece | None:
+        """The piece of a value, None if there is none."""
+        key = (asked, depth)
+        if key not in self._pieces:
+            try:
+                self._pieces[key] = self._build(asked, depth)
+            except StateBudgetError as error:
+                error.locate(getattr(asked.must, "pointer", None))
+                raise
+        return self._pieces[key]
+
+    def _build(self, asked: Asked, depth: int) -> Piece | None:
+        builder = Builder(self.options.max_states)
+        outcomes: dict[Outcome, int] = {}
+        for kind in KINDS if depth >= 0 else SCALAR_KINDS:
+            state = self.machine.asked_at(asked, kind)
+            found = None if state is None else self._of_kind(state, kind, depth)
+            if found is None:
+                continue
+            exits = [
+                exit_of(outcomes.setdefault(outcome, len(outcomes))) for outcome in found.outcomes
+            ]
+            start = 0
+            if kind == "string":
+                start = builder.state()
+                builder.arc(0, QUOTE, start)
+            builder.place(found.fragment, start, exits)
+        return Piece(builder.finish(), tuple(outcomes)) if outcomes else None
+
+    def _of_kind(self, state: Asked, kind: Kind, depth: int) -> Piece | None:
+        if kind == "array":
+            return ArrayEmission(self, state, depth).piece()
+        if kind == "object":
+            return ObjectEmission(self, state, depth).piece()
+        if kind in ("string", "number"):
+            cap = self.options.max_text_length
+            must = bounded(state.must, cap)
+            goals = tuple(bounded(goal, cap) for goal in state.goals)
+            return scalar_piece(Asked(must, goals), kind)
+        outcome = tuple(goal == TRUE for goal in state.goals)
+        builder = Builder(self.options.max_states)
+        builder.word(0, kind.encode(), exit_of(0))
+        return Piece(builder.finish(), (outcome,))
+
+
+def _is_recursive(asked: Asked) -> bool:
+    """Whether a value like this may hold another like it, without bound."""
+    if asked.must == TRUE and not asked.goals:
+        return True
+    return any(map(_is_cyclic, (asked.must, *asked.goals)))
+
+
+def _is_cyclic(expr: Expr) -> bool:
+    return any(isinstance(leaf, Reference) and leaf.is_cyclic for leaf in leaves(expr))

@@ -1,0 +1,74 @@
+"""JSON text to values and back, strictly: no NaN, no repeated keys, numbers as exact decimals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from agentloop.errors import ConstraintError
+from agentloop.model.constraint.machine import JsonValue
+from agentloop.model.constraint.numerals import to_decimal
+
+MAX_NESTING = 300
+"""Deepest nesting of a text that is read."""
+
+
+class JsonTextError(ConstraintError):
+    """A text is not JSON, or not JSON that can be told apart from all other."""
+
+
+def _number(text: str) -> Decimal:
+    found = to_decimal(Decimal(text))
+    if found is None:
+        raise JsonTextError(f"the number {text[:40]!r} has too many digits")
+    return found
+
+
+def _constant(text: str) -> Decimal:
+    raise JsonTextError(f"{text} is not JSON")
+
+
+def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise JsonTextError(f"the key {twice!r} comes twice in one object")
+    return found
+
+
+def parse_json(text: str) -> JsonValue:
+    """The value of a JSON text.
+
+    Raises:
+        JsonTextError: It is not JSON, repeats a key, nests too deeply or holds half a surrogate pair.
+    """
+    try:
+        value: JsonValue = json.loads(
+            text,
+            parse_float=_number,
+            parse_int=_number,
+            parse_constant=_constant,
+            object_pairs_hook=_object,
+        )
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except RecursionError:
+        raise JsonTextError("the text nests too deeply") from None
+    except ValueError as error:  # UnicodeEncodeError for half a surrogate pair is one too
+        raise JsonTextError(f"not JSON: {error}") from None
+    return value
+
+
+def to_python(value: JsonValue) -> Any:
+    """The value as `json.loads` gives it: int and float instead of decimals."""
+    match value:
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case list():
+            return [to_python(item) for item in value]
+        case Mapping():
+            return {key: to_python(inner) for key, inner in value.items()}
+        case _:
+            return value

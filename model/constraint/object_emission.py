@@ -1,0 +1,166 @@
+"""The bytes of an object: known keys in their order, then the others.
+
+A state is the number of known keys passed and what is left to assert. The keys that may come next
+form a trie whose branches are shared between states as soon as they agree on what is still possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentloop.model.constraint.assertions import KeysAre, NumProperties, ObjectAtom
+from agentloop.model.constraint.expression import (
+    FALSE,
+    TRUE,
+    Expr,
+    conjunction,
+    conjuncts,
+    disjunction,
+    leaves,
+)
+from agentloop.model.constraint.fragment import Fragment
+from agentloop.model.constraint.machine import (
+    Asked,
+    NamedKey,
+    Outcome,
+    UnnamedKey,
+    final_outcome,
+    known_keys,
+    object_atoms,
+    without,
+)
+from agentloop.model.constraint.object_writer import ObjectWriter
+from agentloop.model.constraint.pieces import Edge, Piece, ValueEmitter, after_step, live_states
+from agentloop.model.constraint.scalars import scalar_piece
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an object stands: known keys passed, what is left to assert, no more keys at all."""
+
+    num_passed: int
+    asked: Asked
+    is_closed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The ways on from a place.
+
+    Attributes:
+        named: By the index of a known key, the edge of its value.
+        keys: The other keys that may come next, by the conditions they meet; None for none.
+        unnamed: For each exit of `keys`, the edge of the value, None where there is none.
+    """
+
+    named: dict[int, Edge[Place]]
+    keys: Fragment | None
+    unnamed: tuple[Edge[Place] | None, ...]
+
+    def targets(self) -> list[Place]:
+        """The places one move away."""
+        edges = [*self.named.values(), *(edge for edge in self.unnamed if edge is not None)]
+        return [place for edge in edges for place in edge.targets if place is not None]
+
+
+class ObjectEmission:
+    """Explores the places of one object, then has those written that can still end."""
+
+    def __init__(self, emitter: ValueEmitter, state: Asked, depth: int) -> None:
+        self.emitter = emitter
+        self.depth = depth
+        self.start = Place(0, state)
+        self.keys = known_keys(state)
+        self.offer = self._offer(state)
+        self.moves: dict[Place, Moves] = {}
+        self.endings: dict[Place, Outcome | None] = {}
+
+    def _offer(self, state: Asked) -> Expr:
+        """The keys beyond the known ones that are to be offered."""
+        atoms = object_atoms(state)
+        if self.emitter.options.extra_keys == "allowed" or not self.keys:
+            return TRUE
+        if any(isinstance(a, NumProperties) and a.lo > len(self.keys) for a in atoms):
+            return TRUE
+        offers = [offer for atom in atoms if (offer := atom.offers()) is not None]
+        return disjunction(*offers)
+
+    def piece(self) -> Piece | None:
+        """The piece of the object with its braces, None if no object will do."""
+        stack = [self.start]
+        while stack:
+            place = stack.pop()
+            if place not in self.moves:
+                self.moves[place] = self._moves(place)
+                stack.extend(self.moves[place].targets())
+        live = live_states({p: m.targets() for p, m in self.moves.items()}, self.endings)
+        if self.start not in live:
+            return None
+        return ObjectWriter(self, live).write()
+
+    def _moves(self, place: Place) -> Moves:
+        named: dict[int, Edge[Place]] = {}
+        asked = place.asked
+        for index in range(place.num_passed, len(self.keys)):
+            edge = self._named_edge(asked, index)
+            if edge is not None:
+                named[index] = edge
+            asked = without(asked, self.keys[index])
+            if asked.must == FALSE:
+                self.endings[place] = None
+                return Moves(named, None, ())
+        self.endings[place] = final_outcome(asked)
+        if place.is_closed or self.offer == FALSE:
+            return Moves(named, None, ())
+        return self._with_unnamed(named, asked)
+
+    def _named_edge(self, asked: Asked, index: int) -> Edge[Place] | None:
+        machine = self.emitter.machine
+        step = machine.next_property(asked, NamedKey(self.keys[index], machine))
+        piece = self.emitter.nested(step.asked, self.depth)
+        if piece is None:
+            return None
+        states = after_step(step, piece)
+        return Edge(piece, tuple(None if s is None else Place(index + 1, s) for s in states))
+
+    def _with_unnamed(self, named: dict[int, Edge[Place]], asked: Asked) -> Moves:
+        machine = self.emitter.machine
+        certain = [part.key for part in conjuncts(asked.must) if isinstance(part, KeysAre)]
+        wanted = dict.fromkeys(c for atom in object_atoms(asked) for c in atom.conditions())
+        goals = tuple(condition for condition in wanted if condition not in certain)
+        about_key = machine.asked_at(Asked(conjunction(self.offer, *certain), goals), "string")
+        keys = None if about_key is None else scalar_piece(about_key, "string")
+        if keys is None:
+            return Moves(named, None, ())
+        is_last = self.emitter.options.extra_keys == "asked" and _counts(asked)
+        edges: list[Edge[Place] | None] = []
+        for outcome in keys.outcomes:
+            met = [goal for goal, is_met in zip(goals, outcome, strict=True) if is_met]
+            step = machine.next_property(asked, UnnamedKey(frozenset([*certain, *met])))
+            piece = self.emitter.nested(step.asked, self.depth)
+            if piece is None:
+                edges.append(None)
+                continue
+            after = after_step(step, piece)
+            places = [None if s is None else Place(len(self.keys), s, is_last) for s in after]
+            edges.append(Edge(piece, tuple(places)))
+        if not any(edges):
+            return Moves(named, None, ())
+        return Moves(named, keys.fragment, tuple(edges))
+
+
+def _counts(asked: Asked) -> bool:
+    """Whether a key that came twice could change the verdict, so that only one may be made up.
+
+    A repeated key is read as its last value, so it is harmless where every property has to satisfy
+    the same; it is not where properties are counted or where one that fails is what is wanted.
+    """
+    if asked.goals:
+        return True
+    for part in conjuncts(asked.must):
+        if isinstance(part, ObjectAtom):
+            if isinstance(part, NumProperties) and part.lo > 0:
+                return True
+        elif any(isinstance(leaf, ObjectAtom) for leaf in leaves(part)):
+            return True
+    return False

@@ -1,0 +1,108 @@
+"""What the emission of values, arrays and objects share: pieces, whitespace and pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from agentloop.model.constraint.expression import FALSE
+from agentloop.model.constraint.fragment import Builder, Fragment
+from agentloop.model.constraint.machine import Asked, Machine, Outcome, Step
+from agentloop.model.constraint.options import CompileOptions
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A fragment whose exit i means outcome i."""
+
+    fragment: Fragment
+    outcomes: tuple[Outcome, ...]
+
+
+class ValueEmitter(Protocol):
+    """Gives the pieces of values nested in a container."""
+
+    @property
+    def options(self) -> CompileOptions:
+        """The options of the compilation."""
+
+    @property
+    def machine(self) -> Machine:
+        """Where the steps come from."""
+
+    def nested(self, asked: Asked, depth: int) -> Piece | None:
+        """The piece of a value inside a container, None if there is none.
+
+        Args:
+            asked: What is asked of the value.
+            depth: How many more containers may nest where nothing else bounds them.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Edge(Generic[State]):
+    """A way on from a state: read a value, and be in the state its outcome leads to."""
+
+    piece: Piece
+    targets: tuple[State | None, ...]
+
+
+def after_step(step: Step, piece: Piece) -> tuple[Asked | None, ...]:
+    """The state that each outcome of a piece leads to, None where that is the end of hope."""
+    states = [step.finish(outcome) for outcome in piece.outcomes]
+    return tuple(None if state.must == FALSE else state for state in states)
+
+
+def live_states(
+    moves: Mapping[State, Sequence[State]], endings: Mapping[State, Outcome | None]
+) -> set[State]:
+    """The states from which one that may end is reachable."""
+    before: dict[State, list[State]] = {}
+    for state, targets in moves.items():
+        for target in targets:
+            before.setdefault(target, []).append(state)
+    live = {state for state, outcome in endings.items() if outcome is not None}
+    stack = list(live)
+    while stack:
+        for state in before.get(stack.pop(), ()):
+            if state not in live:
+                live.add(state)
+                stack.append(state)
+    return live
+
+
+def place(builder: Builder, fragment: Fragment, start: int, exits: Sequence[int | None]) -> bool:
+    """Copy a fragment in, closing the exits that lead nowhere; False if nothing is left of it."""
+    dropped = {label for label, target in enumerate(exits) if target is None}
+    trimmed = fragment.without(dropped) if dropped else fragment
+    if trimmed is None:
+        return False
+    builder.place(trimmed, start, [0 if target is None else target for target in exits])
+    return True
+
+
+def gap(builder: Builder, options: CompileOptions, source: int, spaced: bytes) -> int:
+    """The state after the whitespace that may follow `source`; `spaced` is that of "spaced"."""
+    if options.whitespace == "compact":
+        return source
+    if options.whitespace == "spaced":
+        if not spaced:
+            return source
+        after = builder.state()
+        builder.word(source, spaced, after)
+        return after
+    after = builder.state()
+    builder.end(source, after)
+    blank = builder.state()
+    builder.arc(source, 0x20, blank)
+    builder.end(blank, after)
+    line = source
+    for byte in b"\n" + b" " * options.max_indent:
+        following = builder.state()
+        builder.arc(line, byte, following)
+        builder.end(following, after)
+        line = following
+    return after

@@ -1,0 +1,471 @@
+"""What each JSON Schema keyword means, as a table of rules.
+
+Each rule turns a group of keywords that belong together into one expression, and says how exact that
+is; docs/json-schema.md is generated from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentloop.errors import ConstraintError, UnsupportedSchemaError
+from agentloop.model.constraint.assertions import (
+    Elements,
+    Integral,
+    KeysAre,
+    Length,
+    Matches,
+    MultipleOf,
+    Numbers,
+    Required,
+    Shape,
+    Within,
+    Words,
+    contains,
+    elements,
+    num_items,
+    num_properties,
+    required,
+)
+from agentloop.model.constraint.expression import (
+    FALSE,
+    KINDS,
+    TRUE,
+    Expr,
+    Kind,
+    KindIs,
+    conjunction,
+    disjunction,
+    exactly_one,
+    negation,
+)
+from agentloop.model.constraint.numerals import Bounds, multiples, spell, to_decimal
+from agentloop.model.constraint.pattern import compile_pattern
+from agentloop.model.constraint.references import Location
+
+if TYPE_CHECKING:
+    from agentloop.model.constraint.schema import Document
+
+Exactness = Literal["exact", "bounded", "refused"]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A subschema being read: the document and the place in it."""
+
+    document: Document
+    here: Location
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The subschema."""
+        found: Mapping[str, Any] = self.here.schema
+        return found
+
+    def sub(self, *path: str | int) -> Expr:
+        """The expression of a subschema below this one."""
+        return self.document.reference(self.here.at(*path))
+
+    def subs(self, keyword: str) -> list[Expr]:
+        """The expressions of a keyword that holds a list of subschemas."""
+        value = self.schema[keyword]
+        if not isinstance(value, list) or not value:
+            raise self.here.refusal(keyword, "must be a list of at least one schema")
+        return [self.sub(keyword, i) for i in range(len(value))]
+
+    def mapping(self, keyword: str) -> Mapping[str, Any]:
+        """The value of a keyword that holds an object; empty where it is absent."""
+        value = self.schema.get(keyword, {})
+        if not isinstance(value, Mapping):
+            raise self.here.refusal(keyword, f"must be an object, got {value!r}")
+        return value
+
+    def count(self, keyword: str) -> int | None:
+        """The value of a keyword that holds a count; None where it is absent."""
+        value = self.schema.get(keyword)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+            raise self.here.refusal(keyword, f"must be a whole number, got {value!r}")
+        if value < 0:
+            raise self.here.refusal(keyword, f"must not be negative, got {value!r}")
+        return int(value)
+
+    def number(self, keyword: str) -> Decimal | None:
+        """The value of a keyword that holds a number; None where it is absent."""
+        value = self.schema.get(keyword)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.here.refusal(keyword, f"must be a number, got {value!r}")
+        found = to_decimal(value)
+        if found is None:
+            raise self.here.refusal(keyword, f"the number {value!r} has too many digits")
+        return found
+
+    def names(self, keyword: str, value: Any) -> tuple[str, ...]:
+        """A list of property names."""
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise self.here.refusal(keyword, f"must be a list of strings, got {value!r}")
+        return tuple(dict.fromkeys(value))
+
+    def pattern(self, keyword: str, pattern: Any) -> Expr:
+        """The expression of strings that match a regular expression."""
+        if not isinstance(pattern, str):
+            raise self.here.refusal(keyword, f"must be a string, got {pattern!r}")
+        try:
+            compile_pattern(pattern)
+        except ConstraintError as error:
+            raise self.here.refusal(keyword, str(error)) from None
+        return Matches(pattern)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One group of keywords.
+
+    Attributes:
+        keywords: The keywords that are read together.
+        apply: Gives the expression of a subschema that has at least one of them.
+        exactness: "exact", or "bounded" where what is generated is a subset.
+        note: What the bound is.
+        first_draft: The first draft that has the keywords.
+        last_draft: The last draft that has them.
+    """
+
+    keywords: tuple[str, ...]
+    apply: Callable[[Scope], Expr]
+    exactness: Exactness = "exact"
+    note: str = ""
+    first_draft: int = 4
+    last_draft: int = 2020
+
+
+OBJECT = KindIs(frozenset({"object"}))
+TYPES: dict[str, Expr] = {
+    "null": KindIs(frozenset({"null"})),
+    "boolean": KindIs(frozenset({"true", "false"})),
+    "number": KindIs(frozenset({"number"})),
+    "integer": conjunction(KindIs(frozenset({"number"})), Integral()),
+    "string": KindIs(frozenset({"string"})),
+    "array": KindIs(frozenset({"array"})),
+    "object": OBJECT,
+}
+
+
+def of_type(scope: Scope) -> Expr:
+    """`type`: one type or several."""
+    value = scope.schema["type"]
+    names = value if isinstance(value, list) else [value]
+    kinds: set[Kind] = set()
+    for name in names:
+        if not isinstance(name, str) or name not in TYPES:
+            raise scope.here.refusal("type", f"must be of {sorted(TYPES)}, got {name!r}")
+        found = TYPES[name]
+        if isinstance(found, KindIs):
+            kinds |= found.kinds
+    whole = KindIs(frozenset(kinds)) if kinds else FALSE
+    if "integer" in names and "number" not in kinds:
+        return disjunction(whole, TYPES["integer"])
+    return TRUE if len(kinds) == len(KINDS) else whole
+
+
+def equal_to(value: Any) -> Expr:
+    """The expression of one JSON value.
+
+    Raises:
+        ValueError: The value is a number that cannot be spelt out.
+    """
+    match value:
+        case None:
+            return TYPES["null"]
+        case bool():
+            return KindIs(frozenset({"true" if value else "false"}))
+        case str():
+            return conjunction(TYPES["string"], Words(frozenset({value})))
+        case int() | float():
+            number = to_decimal(value)
+            if number is None:
+                raise ValueError(f"the number {value!r} has too many digits")
+            return conjunction(TYPES["number"], Numbers(frozenset({spell(number)})))
+        case list() | tuple():
+            items = tuple(map(equal_to, value))
+            size = num_items(len(items), len(items))
+            return conjunction(TYPES["array"], size, elements(items, TRUE))
+        case _:
+            pairs = tuple((key, equal_to(inner)) for key, inner in value.items())
+            shape = Shape(pairs, (), FALSE, False)
+            return conjunction(OBJECT, shape, required(tuple(value)))
+
+
+def one_of_values(values: list[Any]) -> Expr:
+    """The expression of a finite set of JSON values."""
+    words = frozenset(value for value in values if isinstance(value, str))
+    numbers = frozenset(
+        word
+        for value in values
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        for word in equal_to(value).args[1].words  # type: ignore[attr-defined]  # as built above
+    )
+    options: list[Expr] = []
+    if words:
+        options.append(conjunction(TYPES["string"], Words(words)))
+    if numbers:
+        options.append(conjunction(TYPES["number"], Numbers(numbers)))
+    rest = [v for v in values if not isinstance(v, str | int | float) or isinstance(v, bool)]
+    return disjunction(*options, *map(equal_to, rest))
+
+
+def enumeration(scope: Scope) -> Expr:
+    """`enum` and `const`."""
+    found: list[Expr] = []
+    for keyword in ("enum", "const"):
+        if keyword not in scope.schema or (keyword == "const" and scope.here.draft < 6):
+            continue
+        value = scope.schema[keyword]
+        if keyword == "enum" and not isinstance(value, list):
+            raise scope.here.refusal(keyword, f"must be a list, got {value!r}")
+        try:
+            found.append(one_of_values(value if keyword == "enum" else [value]))
+        except ValueError as error:
+            raise scope.here.refusal(keyword, str(error)) from None
+    return conjunction(*found)
+
+
+def all_of(scope: Scope) -> Expr:
+    """`allOf`: the intersection."""
+    return conjunction(*scope.subs("allOf"))
+
+
+def any_of(scope: Scope) -> Expr:
+    """`anyOf`: the union."""
+    return disjunction(*scope.subs("anyOf"))
+
+
+def one_of(scope: Scope) -> Expr:
+    """`oneOf`: exactly one."""
+    return exactly_one(*scope.subs("oneOf"))
+
+
+def not_(scope: Scope) -> Expr:
+    """`not`: the complement."""
+    return negation(scope.sub("not"))
+
+
+def if_then_else(scope: Scope) -> Expr:
+    """`if`, `then`, `else`."""
+    if "if" not in scope.schema:
+        return TRUE
+    test = scope.sub("if")
+    then = scope.sub("then") if "then" in scope.schema else TRUE
+    other = scope.sub("else") if "else" in scope.schema else TRUE
+    if then == TRUE and other == TRUE:
+        return TRUE
+    return disjunction(conjunction(test, then), conjunction(negation(test), other))
+
+
+def reference(scope: Scope) -> Expr:
+    """`$ref`, `$dynamicRef`, `$recursiveRef`."""
+    document, here = scope.document, scope.here
+    return conjunction(
+        *(
+            document.reference(document.resolve(here, keyword))
+            for keyword in ("$ref", "$dynamicRef", "$recursiveRef")
+            if keyword in here.schema
+        )
+    )
+
+
+def string_length(scope: Scope) -> Expr:
+    """`minLength` and `maxLength`, in code points."""
+    lo, hi = scope.count("minLength") or 0, scope.count("maxLength")
+    if hi is not None and hi < lo:
+        return negation(TYPES["string"])
+    return TRUE if lo == 0 and hi is None else Length(lo, hi)
+
+
+def string_pattern(scope: Scope) -> Expr:
+    """`pattern`: some part of the string matches."""
+    return scope.pattern("pattern", scope.schema["pattern"])
+
+
+def number_bounds(scope: Scope) -> Expr:
+    """`minimum`, `maximum` and their exclusive forms."""
+    lo, hi = scope.number("minimum"), scope.number("maximum")
+    if (
+        scope.here.draft == 4
+        or isinstance(scope.schema.get("exclusiveMinimum"), bool)
+        or isinstance(scope.schema.get("exclusiveMaximum"), bool)
+    ):
+        is_lo_open = scope.schema.get("exclusiveMinimum") is True and lo is not None
+        is_hi_open = scope.schema.get("exclusiveMaximum") is True and hi is not None
+        return (
+            Within(Bounds(lo, hi, is_lo_open, is_hi_open))
+            if lo is not None or hi is not None
+            else TRUE
+        )
+    parts: list[Expr] = [] if lo is None and hi is None else [Within(Bounds(lo, hi))]
+    over, under = scope.number("exclusiveMinimum"), scope.number("exclusiveMaximum")
+    if over is not None or under is not None:
+        parts.append(Within(Bounds(over, under, is_lo_open=True, is_hi_open=True)))
+    return conjunction(*parts)
+
+
+def multiple_of(scope: Scope) -> Expr:
+    """`multipleOf`, by a table of remainders."""
+    step = scope.number("multipleOf")
+    if step is None or step <= 0:
+        raise scope.here.refusal("multipleOf", "must be above 0")
+    try:
+        multiples(step)
+    except ConstraintError as error:
+        raise scope.here.refusal("multipleOf", str(error)) from None
+    return MultipleOf(step)
+
+
+def array_items(scope: Scope) -> Expr:
+    """`prefixItems`, `items` and the older `items` list with `additionalItems`."""
+    schema = scope.schema
+    prefix: tuple[Expr, ...] = ()
+    rest: Expr = TRUE
+    if isinstance(schema.get("items"), list):
+        if scope.here.draft == 2020 and "prefixItems" in schema:
+            raise scope.here.refusal("items", "a list here needs draft 2019-09 or older")
+        prefix = tuple(scope.sub("items", i) for i in range(len(schema["items"])))
+        rest = scope.sub("additionalItems") if "additionalItems" in schema else TRUE
+    else:
+        if "prefixItems" in schema and scope.here.draft == 2020:
+            prefix = tuple(scope.subs("prefixItems"))
+        rest = scope.sub("items") if "items" in schema else TRUE
+    return elements(prefix, rest)
+
+
+def array_size(scope: Scope) -> Expr:
+    """`minItems` and `maxItems`."""
+    found = num_items(scope.count("minItems") or 0, scope.count("maxItems"))
+    return negation(TYPES["array"]) if found == FALSE else found
+
+
+def array_contains(scope: Scope) -> Expr:
+    """`contains` with `minContains` and `maxContains`."""
+    if "contains" not in scope.schema:
+        return TRUE
+    lo, hi = 1, None
+    if scope.here.draft >= 2019:
+        least = scope.count("minContains")
+        lo, hi = (1 if least is None else least), scope.count("maxContains")
+    found = contains(scope.sub("contains"), lo, hi)
+    return negation(TYPES["array"]) if found == FALSE else found
+
+
+def object_shape(scope: Scope) -> Expr:
+    """`properties`, `patternProperties`, `additionalProperties`."""
+    properties = tuple(
+        (name, scope.sub("properties", name)) for name in scope.mapping("properties")
+    )
+    patterns = tuple(
+        (scope.pattern("patternProperties", pattern), scope.sub("patternProperties", pattern))
+        for pattern in scope.mapping("patternProperties")
+    )
+    is_open = scope.schema.get("additionalProperties", False) is not False
+    additional = (
+        scope.sub("additionalProperties") if "additionalProperties" in scope.schema else TRUE
+    )
+    return Shape(properties, patterns, additional, is_open)
+
+
+def object_required(scope: Scope) -> Expr:
+    """`required`."""
+    value = scope.schema["required"]
+    if isinstance(value, bool):  # draft 3 wrote it beside the property; it says nothing here
+        return TRUE
+    return required(scope.names("required", value))
+
+
+def object_size(scope: Scope) -> Expr:
+    """`minProperties` and `maxProperties`."""
+    found = num_properties(scope.count("minProperties") or 0, scope.count("maxProperties"))
+    return negation(OBJECT) if found == FALSE else found
+
+
+def property_names(scope: Scope) -> Expr:
+    """`propertyNames`."""
+    key = scope.sub("propertyNames")
+    return TRUE if key == TRUE else KeysAre(key)
+
+
+def _where_present(key: str, then: Expr) -> Expr:
+    return disjunction(negation(conjunction(OBJECT, Required((key,)))), then)
+
+
+def dependencies(scope: Scope) -> Expr:
+    """`dependentRequired`, `dependentSchemas` and the older `dependencies`."""
+    found: list[Expr] = []
+    for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+        if keyword.startswith("dependent") and scope.here.draft < 2019:
+            continue
+        for key, value in scope.mapping(keyword).items():
+            if isinstance(value, list):
+                then = required(scope.names(keyword, value))
+            elif isinstance(value, str):  # as draft 3 wrote one name
+                then = Required((value,))
+            else:
+                then = scope.sub(keyword, key)
+            found.append(_where_present(key, then))
+    return conjunction(*found)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(("$ref", "$dynamicRef", "$recursiveRef"), reference),
+    Rule(("type",), of_type),
+    Rule(("properties", "patternProperties", "additionalProperties"), object_shape),
+    Rule(("required",), object_required),
+    Rule(("minProperties", "maxProperties"), object_size),
+    Rule(("propertyNames",), property_names, first_draft=6),
+    Rule(("dependentRequired", "dependentSchemas", "dependencies"), dependencies),
+    Rule(("prefixItems", "items", "additionalItems"), array_items),
+    Rule(("minItems", "maxItems"), array_size),
+    Rule(("contains", "minContains", "maxContains"), array_contains, first_draft=6),
+    Rule(("minLength", "maxLength"), string_length),
+    Rule(("pattern",), string_pattern),
+    Rule(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), number_bounds),
+    Rule(("multipleOf",), multiple_of),
+    Rule(("enum", "const"), enumeration),
+    Rule(("allOf",), all_of),
+    Rule(("anyOf",), any_of),
+    Rule(("oneOf",), one_of),
+    Rule(("not",), not_),
+    Rule(("if", "then", "else"), if_then_else, first_draft=7),
+)
+
+
+def _refuse(keyword: str, reason: str) -> Callable[[Scope], Expr]:
+    def apply(scope: Scope) -> Expr:
+        if scope.schema[keyword] in (False, True) and keyword == "uniqueItems":
+            if scope.schema[keyword] is False or (scope.count("maxItems") or 2) <= 1:
+                return TRUE
+        raise UnsupportedSchemaError(scope.here.pointer, keyword, reason)
+
+    return apply
+
+
+RULES += (
+    Rule(("uniqueItems",), _refuse("uniqueItems", "not yet"), "refused"),
+    Rule(
+        ("unevaluatedProperties",),
+        _refuse("unevaluatedProperties", "not yet"),
+        "refused",
+        first_draft=2019,
+    ),
+    Rule(
+        ("unevaluatedItems",), _refuse("unevaluatedItems", "not yet"), "refused", first_draft=2019
+    ),
+)
+
+ASSERTING = frozenset(keyword for rule in RULES for keyword in rule.keywords)
+"""Keywords that assert something; a schema with none of them permits everything."""
+
+assert Elements

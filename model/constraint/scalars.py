@@ -1,0 +1,199 @@
+"""Strings and numbers under several expressions at once, as byte fragments.
+
+The exits of a fragment are the distinct outcomes: which of the goals hold for the text read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+from agentloop.model.constraint.assertions import Length, Numbers, ScalarAtom, Words
+from agentloop.model.constraint.characters import (
+    CharDfa,
+    everything,
+    nothing,
+    product,
+)
+from agentloop.model.constraint.expression import (
+    FALSE,
+    TRUE,
+    And,
+    Constant,
+    ExactlyOne,
+    Expr,
+    Kind,
+    Not,
+    Or,
+    conjuncts,
+    holds,
+    rewritten,
+)
+from agentloop.model.constraint.fragment import Fragment, of_words
+from agentloop.model.constraint.machine import Asked, Outcome
+from agentloop.model.constraint.numerals import any_number
+from agentloop.model.constraint.pieces import Piece
+from agentloop.model.constraint.spelling import escape, spell_out
+
+MAX_WORDS_STATES = 1_000_000
+QUOTE = b'"'
+
+
+@dataclass(frozen=True, eq=False)
+class OpaqueText(ScalarAtom):
+    """An assertion about strings that comes with its own bytes and has no algebra."""
+
+    def content(self, *, in_json: bool) -> Fragment:
+        """The bytes of the text, or of a JSON string's content and closing quote; one exit."""
+        raise NotImplementedError
+
+
+def bounded(expr: Expr, max_text_length: int | None) -> Expr:
+    """The expression without the length bounds that no text of so many characters can break."""
+    if max_text_length is None:
+        return expr
+
+    def leaf(atom: Expr) -> Expr:
+        if not isinstance(atom, Length):
+            return atom
+        if atom.lo > max_text_length:
+            return FALSE
+        if atom.hi is None or atom.hi < max_text_length:
+            return atom
+        return Length(atom.lo, None) if atom.lo else TRUE
+
+    return rewritten(expr, leaf)
+
+
+def finite_words(expr: Expr) -> frozenset[str] | None:
+    """Texts outside of which an expression never holds, where there are finitely many."""
+    match expr:
+        case Words(words):
+            return words
+        case And(args):
+            found = [words for arg in args if (words := finite_words(arg)) is not None]
+            return min(found, key=len) if found else None
+        case Or(args):
+            parts = [finite_words(arg) for arg in args]
+            known = [words for words in parts if words is not None]
+            return frozenset().union(*known) if len(known) == len(parts) else None
+        case _:
+            return _finite_numbers(expr)
+
+
+def _finite_numbers(expr: Expr) -> frozenset[str] | None:
+    return expr.words if isinstance(expr, Numbers) else None
+
+
+@lru_cache(maxsize=512)
+def scalar_piece(asked: Asked, kind: Kind) -> Piece | None:
+    """The fragment of a string's content with its closing quote, or of a number.
+
+    Raises:
+        StateBudgetError: The expressions together need too many states.
+        ConstraintError: An opaque text is combined with other assertions.
+    """
+    opaque = [part for part in conjuncts(asked.must) if isinstance(part, OpaqueText)]
+    if opaque and asked == Asked(opaque[0]):
+        return Piece(opaque[0].content(in_json=True), ((),))
+    words = finite_words(asked.must)
+    if words is not None:
+        return _word_piece(asked, kind, words)
+    return _automaton_piece(asked, kind)
+
+
+def _holds_for(text: str, leaf: Expr) -> bool:
+    assert isinstance(leaf, ScalarAtom)
+    return leaf.accepts(text)
+
+
+def _word_piece(asked: Asked, kind: Kind, words: Iterable[str]) -> Piece | None:
+    outcomes: dict[Outcome, int] = {}
+    spelt: list[tuple[bytes, int]] = []
+    for word in words:
+        leaf = partial(_holds_for, word)
+        if not holds(asked.must, leaf) or not _is_encodable(word):
+            continue
+        outcome = tuple(holds(goal, leaf) for goal in asked.goals)
+        label = outcomes.setdefault(outcome, len(outcomes))
+        spelt.append((escape(word) + QUOTE if kind == "string" else word.encode(), label))
+    if not spelt:
+        return None
+    fragment = of_words(spelt, MAX_WORDS_STATES)
+    return Piece(fragment if kind == "number" else closed(fragment), tuple(outcomes))
+
+
+def _is_encodable(word: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in word)
+
+
+def closed(fragment: Fragment) -> Fragment:
+    """The fragment with its ending states, from which nothing leads on, turned into exits."""
+    renamed = np.arange(fragment.num_states, dtype=np.int32)
+    renamed[fragment.ends[:, 0]] = fragment.ends[:, 1]
+    targets = renamed[fragment.targets]
+    trimmed = replace(fragment, targets=targets, ends=fragment.ends[:0]).without(set())
+    assert trimmed is not None
+    return trimmed
+
+
+def _automaton_piece(asked: Asked, kind: Kind) -> Piece | None:
+    universe = any_number() if kind == "number" else everything()
+    must = automaton_of(asked.must)
+    if kind == "number":
+        must = must & universe
+    outcomes: dict[Outcome, int] = {}
+
+    def label(flags: Iterable[bool]) -> int:
+        first, *rest = flags
+        return outcomes.setdefault(tuple(rest), len(outcomes)) if first else -1
+
+    if asked.goals:
+        must = product([must, *map(automaton_of, asked.goals)], label)
+    else:
+        outcomes[()] = 0
+    fragment = spell_out(must, in_json=kind == "string")
+    return None if fragment is None else Piece(fragment, tuple(outcomes))
+
+
+@lru_cache(maxsize=512)
+def automaton_of(expr: Expr) -> CharDfa:
+    """The texts for which an expression about strings, or numbers, holds."""
+    match expr:
+        case Constant(value):
+            return everything() if value else nothing()
+        case Not(arg):
+            return automaton_of(arg).complement()
+        case And(args):
+            return product([automaton_of(arg) for arg in args], _label_if(all))
+        case Or(args):
+            return product([automaton_of(arg) for arg in args], _label_if(any))
+        case ScalarAtom():
+            return expr.automaton()
+        case ExactlyOne(args):
+            return product([automaton_of(arg) for arg in args], _label_if(_is_one))
+        case _:
+            raise AssertionError(f"{expr} is no expression about a text")
+
+
+def _is_one(flags: Iterable[bool]) -> bool:
+    return sum(flags) == 1
+
+
+def _label_if(test: Callable[[Iterable[bool]], bool]) -> Callable[[Iterable[bool]], int]:
+    return lambda flags: 0 if test(flags) else -1
+
+
+def text_fragment(expr: Expr, max_text_length: int | None) -> Fragment | None:
+    """The plain bytes of the texts for which an expression about strings holds."""
+    expr = bounded(expr, max_text_length)
+    if isinstance(expr, OpaqueText):
+        return expr.content(in_json=False)
+    words = finite_words(expr)
+    if words is not None:
+        kept = [w for w in words if _is_encodable(w) and holds(expr, partial(_holds_for, w))]
+        return of_words([(w.encode(), 0) for w in kept], MAX_WORDS_STATES) if kept else None
+    return spell_out(automaton_of(expr), in_json=False)

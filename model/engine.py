@@ -83,7 +83,8 @@ class Job:
     @property
     def num_steps(self) -> int:
         """Passes of the network so far."""
-        return sum(len(row.trace) for row in (*self.rows, self.row))
+        current = 0 if self.rows and self.rows[-1] is self.row else len(self.row.trace)
+        return sum(len(row.trace) for row in self.rows) + current
 
 
 class Engine:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import UnionType
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -172,7 +173,7 @@ async def llm(
     Args:
         schema: What to answer with: a pydantic class or any type pydantic knows (`bool`,
             `Literal[...]`, `tuple[str, ...]`) gives an instance of it; `str` gives free text; a
-            constraint of `agentloop.model.constraint` gives what that constraint reads.
+            JSON schema or a constraint of `agentloop.model.constraint` gives what it reads.
         *parts: The prompt. Texts become one user message, a paragraph each; a list of texts becomes
             numbered passages; a model or other data its JSON; messages (`{"role": ...}`) stay.
         system: Instructions, ahead of the description of the answer's type.
@@ -190,7 +191,7 @@ async def llm(
     messages = list(prompt(parts, "\n".join(text for text in (system, hint) if text)))
     generation = await generate(
         messages,
-        schema if adapter is None and schema is not str else _constraint(schema, adapter),
+        _constraint(schema),
         name=getattr(schema, "__name__", type(schema).__name__),
         effort=effort,
         max_tokens=max_tokens,
@@ -212,17 +213,24 @@ async def llm(
 
 def _adapter(schema: object) -> TypeAdapter[Any] | None:
     """The adapter of a type; `None` for free text and constraints."""
-    is_type = isinstance(schema, type) or hasattr(schema, "__origin__")
-    return TypeAdapter(cast(Any, schema)) if is_type and schema is not str else None
+    return TypeAdapter(cast(Any, schema)) if _is_type(schema) and schema is not str else None
 
 
-def _constraint(schema: object, adapter: TypeAdapter[Any] | None) -> object:
-    if adapter is None:
+def _constraint(schema: object) -> object:
+    """The constraint that `llm`'s first argument stands for; `None` for free text."""
+    if schema is str or schema is None:
         return None
-    from agentloop.model.constraint import JsonSchema  # loads torch, so only when needed
+    if not _is_type(schema) and not isinstance(schema, Mapping):
+        return schema
+    from agentloop.model.constraint import JsonSchema  # brings numpy, so only when needed
 
-    is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
-    return JsonSchema(schema if is_model else adapter.json_schema())
+    return JsonSchema(schema)
+
+
+def _is_type(schema: object) -> bool:
+    return (
+        isinstance(schema, type) or hasattr(schema, "__origin__") or isinstance(schema, UnionType)
+    )
 
 
 def _type_hint(schema: object, adapter: TypeAdapter[Any] | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -80,11 +79,15 @@ class StateSpec(Generic[S]):
         return joined
 
 
-@cache
+_specs: dict[type[BaseModel], StateSpec[Any]] = {}
+
+
 def state_spec(state: type[S]) -> StateSpec[S]:
     """The spec of a state class, made once.
 
     Raises:
         GraphBuildError: The class cannot be a state, see `check_state`.
     """
-    return StateSpec(state)
+    if state not in _specs:
+        _specs[state] = StateSpec(state)
+    return _specs[state]

@@ -44,6 +44,8 @@ class ModelCall:
 class ScriptedModel:
     """A model that answers from a script and remembers what it was asked.
 
+    It can only answer what a real model could: an answer its constraint refuses is an error.
+
     Example:
         >>> model = ScriptedModel(["Paris", {"ok": True}])
         >>> import asyncio
@@ -73,7 +75,7 @@ class ScriptedModel:
         """The next answer of the script.
 
         Raises:
-            ModelError: The script is over.
+            ModelError: The script is over, or its answer is not one the constraint accepts.
             Exception: What the script holds as the answer.
         """
         settings: dict[str, Any] = {"effort": effort, "max_tokens": max_tokens}
@@ -91,17 +93,22 @@ class ScriptedModel:
             )
         if isinstance(answer, Exception):
             raise answer
-        return _generation(answer)
+        return _generation(answer, constraint)
 
 
 _OVER: Any = object()
 
 
-def _generation(answer: Answer) -> ScriptedGeneration:
-    if isinstance(answer, str):
-        try:
-            return ScriptedGeneration(answer, json.loads(answer))
-        except json.JSONDecodeError:
-            return ScriptedGeneration(answer, answer)
-    text = answer.model_dump_json() if isinstance(answer, BaseModel) else json.dumps(answer)
-    return ScriptedGeneration(text, json.loads(text))
+def _generation(answer: Answer, constraint: Any) -> ScriptedGeneration:
+    if isinstance(answer, BaseModel):
+        text = answer.model_dump_json()
+    else:
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    if constraint is None:
+        return ScriptedGeneration(text, text)
+    if not constraint.accepts(text):
+        raise ModelError(
+            f"the script answers {text!r}, which {type(constraint).__name__} does not accept, so "
+            "no model could answer it; correct the script"
+        )
+    return ScriptedGeneration(text, constraint.parse(text))

@@ -27,7 +27,7 @@ def graph() -> Graph[S]:
 def test_the_networkx_view_has_every_step_and_arrow() -> None:
     """Steps carry their kind, routes their label and limit; changing the view changes nothing."""
     view = graph().nx
-    assert dict(view.nodes(data="kind")) == {
+    assert {name: data["kind"] for name, data in view.nodes(data=True)} == {
         "START": "end",
         "plan": "node",
         "work": "each",

@@ -26,7 +26,7 @@ class Place(BaseModel):
     """Where to go."""
 
     title: str
-    guests: int = Field(2, ge=1)
+    guests: int = Field(default=2, ge=1)
 
 
 @tool
@@ -154,7 +154,8 @@ def test_a_call_runs_exactly_when_jsonschema_accepts_its_arguments(arguments: An
         calls.append(a)
         return a
 
-    is_valid = Draft202012Validator(dict(probe.parameters)).is_valid(arguments)
+    validator: Any = Draft202012Validator(dict(probe.parameters))
+    is_valid: bool = validator.is_valid(arguments)
     with nullcontext() if is_valid else pytest.raises(ToolError):
         asyncio.run(probe.call(arguments))
     assert len(calls) == is_valid
@@ -202,7 +203,7 @@ def test_a_function_without_a_schema_is_refused() -> None:
     def variadic(*args: int) -> None: ...
     def unknown(x: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore - the mistake
 
-    cases = [
+    cases: list[tuple[Any, str]] = [
         (bare, "parameter x of tool bare has no annotation"),
         (variadic, r"tool variadic takes \*args: int, which has no schema"),
         (unknown, "tool unknown has an annotation that cannot be evaluated"),

@@ -45,12 +45,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A stretch that packing never cuts; `tokens` is at most the limit."""
+    """A stretch that packing never cuts; `tokens` is at most the limit.
+
+    A torn unit begins within a word: counts do not add up across its start, so it begins a chunk.
+    """
 
     start: int
     end: int
     tokens: int
     block: Block
+    is_torn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +113,19 @@ class Chunker:
         return merged
 
     def _fitting(
-        self, text: str, start: int, end: int, block: Block, tokens: int
+        self, text: str, start: int, end: int, block: Block, tokens: int, is_torn: bool = False
     ) -> Iterator[_Unit]:
         """The span itself where it fits, else runs of its words, else of its characters."""
         if tokens <= self.max_tokens:
-            yield _Unit(start, end, tokens, block)
+            yield _Unit(start, end, tokens, block, is_torn)
             return
         words = [match.span() for match in _WORD.finditer(text, start, end)]
         if len(words) == 1:
             middle = start + (end - start) // 2
             halves = [(start, middle), (middle, end)]
             for (s, e), n in zip(halves, self._count(text, halves), strict=True):
-                yield from self._fitting(text, s, e, block, n if e - s > 1 else 0)
+                torn = is_torn or s == middle
+                yield from self._fitting(text, s, e, block, n if e - s > 1 else 0, torn)
             return
         counts = self._count(text, words)
         first, total = 0, 0
@@ -151,7 +156,7 @@ class Chunker:
             yield group
 
     def _cuts_before(self, unit: _Unit, group: list[_Unit]) -> bool:
-        if sum(u.tokens for u in group) + unit.tokens > self.max_tokens:
+        if unit.is_torn or sum(u.tokens for u in group) + unit.tokens > self.max_tokens:
             return True
         last = group[-1].block
         if "metadata" in (last.kind, unit.block.kind):
@@ -162,7 +167,7 @@ class Chunker:
 
     def _overlap(self, group: list[_Unit], unit: _Unit) -> list[_Unit]:
         """Units at the end of `group` to repeat before `unit`: never all of them."""
-        if unit.block.headings != group[-1].block.headings:
+        if unit.is_torn or unit.block.headings != group[-1].block.headings:
             return []
         room = min(self.overlap_tokens, self.max_tokens - unit.tokens)
         sizes = list(accumulate(u.tokens for u in reversed(group[1:])))

@@ -17,12 +17,14 @@ _END = re.compile(
 )
 _LAST_WORD = re.compile(r"[^\s(\[\"'\u201c\u2018]*\Z")
 _ABBREVIATION_WORDS = (
-    "mr mrs ms dr prof sr jr st vs etc e.g i.e cf fig figs eq eqs no nos vol vols pp ed eds al inc "
-    "ltd co corp dept est approx resp ca jan feb mar apr jun jul aug sep sept oct nov dec gen col "
-    "sgt capt lt rev hon pres gov sen rep u.s u.k u.n a.m p.m b.c a.d ph.d z.b d.h bzw usw nr bd "
-    "abs art sec ch chap mt ft op"
+    "mr mrs ms dr prof sr jr st vs etc e.g i.e cf al inc ltd co corp dept est approx resp ca jan "
+    "feb mar apr jun jul aug sep sept oct nov dec gen col sgt capt lt rev hon pres gov sen rep u.s "
+    "u.k u.n a.m p.m b.c a.d ph.d z.b d.h bzw usw mt ft ed eds"
 )
+_NUMBER_WORDS = "no nos nr fig figs eq eqs vol vols p pp bd abs art sec ch chap op"
 _ABBREVIATIONS = frozenset(_ABBREVIATION_WORDS.split())
+_BEFORE_NUMBERS = frozenset(_NUMBER_WORDS.split())
+_NUMBER_FOLLOWS = re.compile(r"\s*\d")
 _CONTINUES = re.compile(r"\s+[a-z\u00df-\u00f6\u00f8-\u00ff,;:)]")
 _LOOK_BACK = 24  # characters searched for the word before a stop
 
@@ -52,6 +54,8 @@ def _is_end(text: str, start: int, match: re.Match[str], end: int) -> bool:
     found = _LAST_WORD.search(text, max(start, match.start() - _LOOK_BACK), match.start())
     word = found.group() if found else ""
     if word.casefold() in _ABBREVIATIONS:
+        return False
+    if word.casefold() in _BEFORE_NUMBERS and _NUMBER_FOLLOWS.match(text, match.end(), end):
         return False
     is_initial = len(word) == 1 and word.isupper()  # "J. R. R. Tolkien"
     is_list_number = word.isdigit() and not text[start : match.start() - len(word)].strip()

@@ -1,4 +1,4 @@
-"""Four-bit storage of weight deltas: two codes a byte, one float16 scale per group of 32.
+"""Four-bit storage of weight deltas: two codes a byte, one float16 scale per group of 32 or less.
 
 Codes are symmetric, -7..7. Each group's scale is the one of a few candidates with the least squared
 error, which matters at four bits: the largest value of a group is an outlier more often than not.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-GROUP = 32
+GROUP = 32  # halved until it divides the columns
 LARGEST_CODE = 7
 _SHRINKS = (1.0, 0.92, 0.84, 0.76, 0.68)  # candidate scales, as parts of the full range
 
@@ -18,13 +18,16 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Codes and scales of a matrix.
 
     Args:
-        weight: (rows, columns) float; columns a multiple of GROUP.
+        weight: (rows, columns) float; columns even.
 
     Returns:
-        Packed codes (rows, columns / 2) uint8 and scales (rows, columns / GROUP) float16.
+        Packed codes (rows, columns / 2) uint8 and scales (rows, groups) float16.
     """
     rows, columns = weight.shape
-    groups = weight.float().reshape(rows, columns // GROUP, GROUP)
+    size = GROUP
+    while columns % size:
+        size //= 2
+    groups = weight.float().reshape(rows, columns // size, size)
     full = groups.abs().amax(-1, keepdim=True) / LARGEST_CODE
     best_error = torch.full_like(full, float("inf"))
     best_scale = full.half().float()
@@ -46,5 +49,6 @@ def _codes(groups: Tensor, scale: Tensor) -> Tensor:
 def dequantize(packed: Tensor, scales: Tensor) -> Tensor:
     """The float32 matrix (rows, columns) of `quantize`'s codes and scales."""
     rows, half = packed.shape
-    codes = torch.stack([packed & 15, packed >> 4], dim=-1).reshape(rows, -1, GROUP).float() - 8
-    return (codes * scales.float().unsqueeze(-1)).reshape(rows, half * 2)
+    codes = torch.stack([packed & 15, packed >> 4], dim=-1).float() - 8
+    grouped = codes.reshape(rows, scales.shape[1], -1) * scales.float().unsqueeze(-1)
+    return grouped.reshape(rows, half * 2)

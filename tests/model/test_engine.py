@@ -1,0 +1,266 @@
+"""The engine: results do not depend on company, calls made at once share passes, cancelling works."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+
+from agentloop.errors import CanvasTooSmallError, CheckpointError, ContextLengthError, ModelError
+from agentloop.model.constraint import Choice, JsonSchema, Regex
+from agentloop.model.engine import Job
+from agentloop.model.lm import DiffusionLM, Generation
+from agentloop.model.network import PromptKeys
+from agentloop.model.prompt_cache import BLOCK, PromptCache
+from agentloop.model.sampler import EFFORTS, CanvasRow, SamplerOptions
+from tests.model.tiny import tiny_lm, tiny_network, tiny_tokenizer
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "count": {"type": "integer", "minimum": 0, "maximum": 99},
+        "kind": {"enum": ["then", "there", "in"]},
+        "tags": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3},
+    },
+    "required": ["name", "kind"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def lm(request: pytest.FixtureRequest) -> DiffusionLM:
+    return tiny_lm(dtype=request.param)
+
+
+def together(lm: DiffusionLM, calls: list[dict[str, Any]]) -> list[Generation]:
+    async def run() -> list[Generation]:
+        return await asyncio.gather(*(lm.generate(**call) for call in calls))
+
+    return asyncio.run(run())
+
+
+def test_alone_and_in_a_batch_give_the_same_tokens(lm: DiffusionLM) -> None:
+    """Sixteen different calls give the same tokens one at a time and all at once."""
+    efforts = ["instant", "low", "medium", "high"]
+    calls: list[dict[str, Any]] = [
+        {
+            "messages": f"call {i} " + "then in " * (i * 3),
+            "constraint": JsonSchema(SCHEMA),
+            "max_tokens": 48 + i,
+            "temperature": float(i % 2),
+            "effort": efforts[i % 4],
+            "seed": i,
+        }
+        for i in range(16)
+    ]
+    alone = [lm.generate_sync(**call) for call in calls]
+    at_once = together(lm, calls)
+    assert [g.token_ids for g in at_once] == [g.token_ids for g in alone]
+    assert [g.num_steps for g in at_once] == [g.num_steps for g in alone]
+    assert len({g.text for g in alone}) > 8
+
+
+def test_calls_made_at_once_share_passes() -> None:
+    """Thirty-two calls of one shape take the passes of the longest, not their sum."""
+    lm = tiny_lm()
+    lm.compile(JsonSchema(SCHEMA))
+    calls: list[dict[str, Any]] = [
+        {"messages": f"call {i}", "constraint": JsonSchema(SCHEMA), "seed": 0} for i in range(32)
+    ]
+    answers = together(lm, calls)
+    assert lm.engine.num_batches == max(g.num_steps for g in answers)
+
+
+def test_every_answer_is_valid_at_any_budget(lm: DiffusionLM) -> None:
+    """Random weights at 1, 4, 16 and 64 steps: each text parses and validates."""
+    constraint = JsonSchema(SCHEMA)
+    compiled = lm.compile(constraint)
+    for steps in (1, 4, 16, 64):
+        for temperature in (0.0, 1.0):
+            for seed in range(4):
+                options = SamplerOptions(
+                    max_steps=steps,
+                    temperature=temperature,
+                    edit_threshold=0.2 * (seed % 2),
+                    max_revisions=6,
+                )
+                row = CanvasRow(compiled, options, 48, seed)
+                job = Job([1, 2, 3 + seed], lambda _: None, row, Future())
+                lm.engine.submit([job])
+                text = lm.vocabulary.text(job.future.result(30).written).decode()
+                jsonschema.validate(json.loads(text), SCHEMA)
+                assert len(row.trace) <= steps + options.max_revisions
+
+
+def test_the_same_seed_gives_the_same_answer_and_others_differ(lm: DiffusionLM) -> None:
+    """A drawn seed is told and repeats the answer; other seeds give other texts."""
+    constraint = Regex("[a-z]{4,8}")
+    first = lm.generate_sync("hi", constraint=constraint, temperature=1.0)
+    again = lm.generate_sync("hi", constraint=constraint, temperature=1.0, seed=first.seed)
+    assert again.text == first.text
+    texts = {
+        lm.generate_sync("hi", constraint=constraint, temperature=1.0, seed=s).text
+        for s in range(8)
+    }
+    assert len(texts) > 2
+
+
+def test_long_answers_go_over_many_canvases(lm: DiffusionLM) -> None:
+    """An answer longer than a canvas continues in the next one and stays in the language."""
+    constraint = Regex("([a-f]{10}-){30}end")
+    answer = lm.generate_sync("go", constraint=constraint, max_tokens=400, effort="instant")
+    assert len(answer.text) == 333
+    assert answer.num_tokens > 128
+    assert answer.finish_reason == "stop"
+
+
+def test_an_unconstrained_text_may_fill_its_budget(lm: DiffusionLM) -> None:
+    """Without a constraint the text is any text of at most max_tokens tokens."""
+    answer = lm.generate_sync("go", max_tokens=20, temperature=1.0, seed=3)
+    assert answer.num_tokens <= 20
+    assert (answer.finish_reason == "length") == (answer.num_tokens == 20)
+    assert answer.value == answer.text
+
+
+def test_drafts_end_with_the_answer(lm: DiffusionLM) -> None:
+    """Each draft is whole, fewer slots are masked over time, and the last is the answer."""
+    call: dict[str, Any] = {"messages": "hi", "constraint": JsonSchema(SCHEMA), "seed": 1}
+
+    async def watch() -> list[Any]:
+        return [draft async for draft in lm.draft_stream(**call)]
+
+    drafts = asyncio.run(watch())
+    assert drafts[-1].final
+    assert drafts[-1].text() == lm.generate_sync(**call).text
+    assert [d.step for d in drafts] == list(range(1, len(drafts) + 1))
+    assert "masked" in drafts[0].marks or len(drafts) == 1
+
+
+def test_cancelled_calls_leave_the_others(lm: DiffusionLM) -> None:
+    """Half of the calls are cancelled in flight; the rest are answered as if alone."""
+
+    async def run() -> list[Any]:
+        tasks = [
+            asyncio.create_task(
+                lm.generate(f"n {i}", constraint=JsonSchema(SCHEMA), seed=i, temperature=1.0)
+            )
+            for i in range(20)
+        ]
+        await asyncio.sleep(0.02)
+        for task in tasks[::2]:
+            task.cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    results = asyncio.run(run())
+    for i, result in enumerate(results):
+        if isinstance(result, Generation):
+            alone = lm.generate_sync(
+                f"n {i}", constraint=JsonSchema(SCHEMA), seed=i, temperature=1.0
+            )
+            assert result.token_ids == alone.token_ids
+        else:
+            assert i % 2 == 0
+            assert isinstance(result, asyncio.CancelledError)
+    assert sum(isinstance(r, Generation) for r in results) >= 10
+
+
+def test_a_failing_step_fails_its_callers_and_not_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An error in the network reaches every caller of that step; later calls work."""
+    lm = tiny_lm()
+    works: Callable[..., Any] = lm.engine.forward
+
+    def broken(_: Any) -> Any:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(lm.engine, "forward", broken)
+    with pytest.raises(RuntimeError, match="no memory"):
+        lm.generate_sync("hi", constraint=Choice(["a"]))
+    monkeypatch.setattr(lm.engine, "forward", works)
+    assert lm.generate_sync("hi", constraint=Choice(["a"])).text == "a"
+
+
+def test_a_closed_model_says_so() -> None:
+    """Closing ends the thread; a later call is a clear error."""
+    before = threading.active_count()
+    with tiny_lm() as lm:
+        lm.generate_sync("hi", constraint=Choice(["a", "b"]))
+    assert threading.active_count() == before
+    with pytest.raises(ModelError, match="closed"):
+        lm.generate_sync("hi")
+
+
+@pytest.mark.parametrize("length", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_a_cached_prompt_equals_an_uncached_one(length: int, dtype: torch.dtype) -> None:
+    """Keys from the cache are bit for bit those of a fresh read, whatever was read before."""
+    network = tiny_network(dtype=dtype)
+    rng = np.random.default_rng(length)
+    tokens = rng.integers(0, 200, length).tolist()
+    warm = PromptCache(network)
+    warm.read(tokens[: length // 2] + [7] * 200)
+    warm.read(tokens + [5] * 300)
+    cached = warm.read(tokens)
+    fresh = PromptCache(network).read(tokens)
+    assert cached.cached_tokens == length // BLOCK * BLOCK
+    assert_same(cached.keys, fresh.keys)
+    assert fresh.keys.length == length
+
+
+def assert_same(a: PromptKeys, b: PromptKeys) -> None:
+    for x, y in zip(a.keys + a.values, b.keys + b.values, strict=True):
+        assert torch.equal(x, y)
+
+
+def test_the_cache_keeps_to_its_budget() -> None:
+    """Old blocks go when the budget is spent, and the answer is still right."""
+    network = tiny_network()
+    cache = PromptCache(network, budget_bytes=3 * 2 * 2 * BLOCK * 2 * 8 * 4)
+    prompts = [[i] * (2 * BLOCK) for i in range(5)]
+    for prompt in prompts:
+        cache.read(prompt)
+        assert cache.statistics.bytes <= cache.budget_bytes
+    assert_same(cache.read(prompts[0]).keys, PromptCache(network).read(prompts[0]).keys)
+
+
+def test_wrong_arguments_are_named(lm: DiffusionLM) -> None:
+    """Each wrong argument is refused with its name, value and what was expected."""
+    with pytest.raises(CanvasTooSmallError, match="at least .* tokens but the canvas has 3"):
+        lm.generate_sync("hi", constraint=JsonSchema(SCHEMA), max_tokens=3)
+    with pytest.raises(ContextLengthError, match="context is 512"):
+        lm.generate_sync("many words " * 300)
+    with pytest.raises(ModelError, match="effort is 'huge', expected one of instant"):
+        lm.generate_sync("hi", effort="huge")  # type: ignore[arg-type]  # the point
+    with pytest.raises(ModelError, match="temperature is -1"):
+        lm.generate_sync("hi", temperature=-1)
+    with pytest.raises(ModelError, match="max_tokens is 0"):
+        lm.generate_sync("hi", max_tokens=0)
+    with pytest.raises(ModelError, match="messages is empty"):
+        lm.generate_sync([])
+    with pytest.raises(CheckpointError, match="neither 'default' nor a folder"):
+        DiffusionLM.load("no/such/folder")
+
+
+def test_a_network_without_a_mask_is_refused() -> None:
+    """An autoregressive checkpoint cannot refine a canvas; the error says why."""
+    import dataclasses
+
+    network = tiny_network()
+    network.config = dataclasses.replace(network.config, mask_id=None)
+    with pytest.raises(CheckpointError, match="never adapted to diffusion"):
+        DiffusionLM(network, network, tiny_tokenizer())
+
+
+def test_efforts_grow() -> None:
+    """More effort never means fewer steps or a lower bar."""
+    levels = list(EFFORTS.values())
+    assert [o.max_steps for o in levels] == sorted(o.max_steps for o in levels)
+    assert [o.threshold for o in levels] == sorted(o.threshold for o in levels)

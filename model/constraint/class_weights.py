@@ -5,7 +5,6 @@ The model's side of one step. It knows nothing of states.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from agentloop.errors import DecodingError
 from agentloop.model.constraint.logit_source import GatherLayout, logit_source
-from agentloop.model.constraint.segments import draw, ragged
+from agentloop.model.constraint.segments import draw
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +75,8 @@ class ClassWeights:
 
     def log_p(self, position: int, tokens: NDArray[np.integer[Any]]) -> Floats:
         """Log-probabilities of some tokens at a masked position."""
-        return self._source.gather(position, tokens) * self._scale - self._log_norms[position]
+        scores: Floats = self._source.gather(position, tokens) * self._scale
+        return scores - float(self._log_norms[position])
 
     @cached_property
     def log_maxima(self) -> Floats:
@@ -101,13 +101,15 @@ class ClassWeights:
             out[row, : automaton.tail_class] = np.add.reduceat(terms, automaton.class_offsets[:-1])
         return out
 
-    def best_token(self, position: int, classes: Sequence[int]) -> int:
-        """The most probable token of some classes, none of them the tail, at a masked position."""
-        best = int(self._best[position])
-        if int(self._automaton.token_class[best]) in classes:
-            return best
-        tokens = self._tokens_of(classes)
-        return int(tokens[np.argmax(self._source.gather(position, tokens))])
+    def best_tokens(self, positions: Ints, sets: NDArray[np.int32]) -> Ints:
+        """The most probable token of one class set at each of some masked positions."""
+        automaton = self._automaton
+        best = self._best[positions]
+        hits = automaton.has_class(sets, automaton.token_class[best])
+        for n in np.flatnonzero(~hits).tolist():
+            tokens = automaton.tokens_of_set(int(sets[n]))
+            best[n] = tokens[np.argmax(self._source.gather(int(positions[n]), tokens))]
+        return best
 
     def draw_token(self, position: int, token_class: int, uniform: float) -> int:
         """A token of a class, drawn at a masked position by one uniform number in [0, 1)."""
@@ -123,18 +125,10 @@ class ClassWeights:
     def shares(self, positions: Ints, tokens: Ints) -> Floats:
         """Probability of each token within its class, at masked positions."""
         classes = self._automaton.token_class[tokens]
-        columns = tokens[:, None]
-        log_p = [self.log_p(row, columns[n])[0] for n, row in enumerate(positions.tolist())]
+        log_p = self._source.at(positions, tokens) * self._scale - self._log_norms[positions]
         sums = self.sums[positions, classes]
         even = 1.0 / self._automaton.class_sizes[classes]  # where the whole class underflows
-        return np.where(sums > SMALLEST, np.exp(np.array(log_p) - np.log(sums)), even)
-
-    def _tokens_of(self, classes: Sequence[int]) -> NDArray[np.int32]:
-        if len(classes) == 1:
-            return self._automaton.tokens_of(classes[0])
-        offsets, chosen = self._automaton.class_offsets, np.array(classes)
-        at, _ = ragged(offsets[chosen], offsets[chosen + 1] - offsets[chosen])
-        return self._automaton.class_tokens[at]
+        return np.where(sums > SMALLEST, np.exp(log_p - np.log(sums)), even)
 
 
 def committed_classes(automaton: TokenAutomaton, tokens: Ints) -> Floats:

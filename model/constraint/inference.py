@@ -193,8 +193,9 @@ class CanvasPosterior:
         offsets, crossed = automaton.pairs_by_class
         at, owners = ragged(offsets[classes], offsets[classes + 1] - offsets[classes])
         pairs, rows = crossed[at], positions[owners]
-        flows = self.p_states[rows, automaton.pair_source[pairs]] * lattice.steps[rows, pairs]
-        flows /= lattice.set_sums[rows, automaton.pair_set[pairs]]
+        reached: Floats = self.p_states[rows, automaton.pair_source[pairs]]
+        flows = reached * lattice.steps[rows, pairs]
+        flows = flows / lattice.set_sums[rows, automaton.pair_set[pairs]]
         sums = np.bincount(owners, flows, len(positions))
         return sums * self._weights.sums[positions, classes]
 
@@ -206,8 +207,8 @@ class CanvasPosterior:
         owners = np.repeat(np.arange(automaton.num_sets), np.diff(automaton.set_offsets))
         for i, steps in enumerate(lattice.steps):
             flow = steps * self.p_states[i].take(automaton.pair_source)
-            per_set = np.bincount(automaton.pair_set, flow, automaton.num_sets)
-            per_set /= np.where(lattice.set_sums[i] > 0, lattice.set_sums[i], 1.0)
+            flows = np.bincount(automaton.pair_set, flow, automaton.num_sets)
+            per_set = flows / np.where(lattice.set_sums[i] > 0, lattice.set_sums[i], 1.0)
             out[i] = np.bincount(automaton.set_classes, per_set[owners], automaton.num_classes + 1)
         out *= self._weights.sums
         out[:, automaton.eos_class] += out[:, automaton.tail_class]
@@ -241,7 +242,8 @@ class CanvasPosterior:
         """
         _, sole = self._reached
         sizes = self.compiled.automaton.class_sizes
-        return ~self.masked | ((sole >= 0) & (sizes[sole] == 1))
+        forced: Bools = ~self.masked | ((sole >= 0) & (sizes[sole] == 1))
+        return forced
 
     def allowed(self, position: int) -> NDArray[np.int64]:
         """Ids of all tokens that some accepted text holds at a position, ascending."""

@@ -61,9 +61,9 @@ def reached_states(
             crossed &= live[i + 1].take(target)
         pairs = np.flatnonzero(crossed)
         reached[i + 1][target[pairs]] = True
-        classes = automaton.pair_sole_class[pairs]
-        if len(classes) and (classes == classes[0]).all():
-            sole[i] = classes[0]
+        only = automaton.pair_sole_class[pairs[0]] if len(pairs) else -1
+        if only >= 0 and (automaton.pair_sole_class[pairs] == only).all():
+            sole[i] = only
     return reached, sole
 
 

@@ -19,7 +19,7 @@ from agentloop.model.constraint.trie import ByteTrie
 from agentloop.model.constraint.vocabulary import Vocabulary
 
 Ints = NDArray[np.int64]
-_MAX_TABLE = 1 << 24  # entries of a dense (state, byte class) table, 64 MB
+_MAX_TABLE = 1 << 24  # entries of a dense (state, byte class) table, 128 MB
 _MAX_PAIRS = 1 << 21  # pairs expanded at a time
 _SORT_COST = 6  # how much dearer a pair is when the result must be sorted
 
@@ -89,7 +89,7 @@ class Moves:
         self._arc_symbols = self.byte_class[dfa.arc_bytes[kept]]
         self._arc_targets = dfa.arc_targets[kept]
         self._arc_keys = sources[kept] * self.num_symbols + self._arc_symbols
-        self._table: NDArray[np.int32] | None = None
+        self._table: Ints | None = None
         states = np.arange(dfa.num_states)
         self.origins, self.currents = states, states
         self.starts, self.counts = np.zeros(1, np.int64), np.array([dfa.num_states])
@@ -150,17 +150,19 @@ class Moves:
         found = keys[np.minimum(owner, len(keys) - 1)] == reached
         owner, pairs, arcs = owner[found], pairs[found], arcs[found]
         order = np.argsort(owner, kind="stable")
-        return owner[order], self.origins[at[pairs[order]]], self._arc_targets[arcs[order]]
+        targets = self._arc_targets[arcs[order]].astype(np.int64)
+        return owner[order], self.origins[at[pairs[order]]], targets
 
-    def _step(self, states: Ints, symbols: Ints) -> NDArray[np.int32]:
+    def _step(self, states: Ints, symbols: Ints) -> Ints:
         if self._num_states * self.num_symbols <= _MAX_TABLE:
             if self._table is None:
-                self._table = np.full(self._num_states * self.num_symbols, -1, np.int32)
+                self._table = np.full(self._num_states * self.num_symbols, -1, np.int64)
                 self._table[self._arc_keys] = self._arc_targets
-            return self._table[states * self.num_symbols + symbols]
+            found: Ints = self._table[states * self.num_symbols + symbols]
+            return found
         keys = states * self.num_symbols + symbols
         at = np.minimum(np.searchsorted(self._arc_keys, keys), len(self._arc_keys) - 1)
-        return np.where(self._arc_keys[at] == keys, self._arc_targets[at], -1).astype(np.int32)
+        return np.where(self._arc_keys[at] == keys, self._arc_targets[at], -1).astype(np.int64)
 
     def _identity(self, origins: Ints, targets: Ints, starts: Ints) -> list[tuple[int, int]]:
         first, second = (

@@ -90,6 +90,10 @@ class LogitSource(Protocol):
         """Some logits of one row."""
         ...
 
+    def at(self, rows: Ints, columns: Ints) -> Floats:
+        """One logit of each of some rows."""
+        ...
+
 
 def logit_source(logits: torch.Tensor | NDArray[Any]) -> LogitSource:
     """The logits as they are; half precision in host memory is widened once."""
@@ -155,7 +159,13 @@ class HostLogits:
 
     def gather(self, row: int, columns: NDArray[np.integer[Any]]) -> Floats:
         """Some logits of one row."""
-        return self._values[row].take(columns).astype(np.float64)
+        picked: Floats = self._values[row].take(columns).astype(np.float64)
+        return picked
+
+    def at(self, rows: Ints, columns: Ints) -> Floats:
+        """One logit of each of some rows."""
+        picked: Floats = self._values[rows, columns].astype(np.float64)
+        return picked
 
 
 class DeviceLogits:
@@ -169,11 +179,11 @@ class DeviceLogits:
         device = self._values.device
         values = self._values
         if len(rows) < len(values):
-            values = values[torch.from_numpy(rows).to(device)]
+            values = values[torch.as_tensor(rows, device=device)]
         values = values.float() * scale
         log_norms = torch.logsumexp(values, dim=1)
         mass = torch.exp(values - log_norms[:, None])
-        picked = mass.index_select(1, torch.from_numpy(layout.columns).to(device))
+        picked = mass.index_select(1, torch.as_tensor(layout.columns, device=device))
         groups = np.empty((len(rows), 0))
         if len(layout.columns):
             groups = np.add.reduceat(
@@ -181,7 +191,7 @@ class DeviceLogits:
             )
         remainders = np.zeros(len(rows))
         if layout.remainder >= 0:
-            tokens = torch.from_numpy(layout.remainder_tokens).to(device)
+            tokens = torch.as_tensor(layout.remainder_tokens, device=device)
             direct = mass.index_select(1, tokens).sum(dim=1, dtype=torch.float64)
             remainders = direct.cpu().numpy()
         return RowSums(
@@ -193,6 +203,13 @@ class DeviceLogits:
 
     def gather(self, row: int, columns: NDArray[np.integer[Any]]) -> Floats:
         """Some logits of one row."""
-        at = torch.from_numpy(columns.astype(np.int64)).to(self._values.device)
+        at = torch.as_tensor(columns.astype(np.int64), device=self._values.device)
         picked: Floats = self._values[row].index_select(0, at).double().cpu().numpy()
+        return picked
+
+    def at(self, rows: Ints, columns: Ints) -> Floats:
+        """One logit of each of some rows."""
+        device = self._values.device
+        where = torch.as_tensor(rows, device=device), torch.as_tensor(columns, device=device)
+        picked: Floats = self._values[where].double().cpu().numpy()
         return picked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +12,7 @@ from agentloop.model.constraint.class_weights import ClassWeights
 from agentloop.model.constraint.lattice import Lattice
 from agentloop.model.constraint.segments import draw
 
+Ints = NDArray[np.int64]
 PathScore = Literal["states", "tokens"]
 
 
@@ -23,7 +23,7 @@ class Proposal:
     Attributes:
         tokens: (L,) int64, ends of text from `end` on.
         states: (L + 1,) int64, the state at each boundary.
-        end: Position of the end of text; L if there is none.
+        end: Position of the end of text; L if there is none, -1 if it came before this canvas.
     """
 
     tokens: NDArray[np.int64]
@@ -40,10 +40,13 @@ def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: Pat
     else:
         scores = automaton.max_sets(weights.log_maxima)
 
-    def choose(position: int, pair: int) -> int:
-        return weights.best_token(position, automaton.classes_of(pair).tolist())
-
-    return _spell(lattice, weights, lattice.best_pairs(scores, start), choose)
+    pairs = np.array(lattice.best_pairs(scores, start))
+    states = _states(lattice, pairs)
+    tokens = weights.tokens.copy()
+    open_positions = np.flatnonzero(weights.masked & (states[:-1] != automaton.done))
+    sets = automaton.pair_set[pairs[open_positions]]
+    tokens[open_positions] = weights.best_tokens(open_positions, sets)
+    return _ended(lattice, weights, tokens, states)
 
 
 def drawn_proposal(
@@ -53,27 +56,28 @@ def drawn_proposal(
     automaton = lattice.automaton
     for_pair, for_class, for_token = generator.random((3, len(weights.tokens)))
 
-    def choose(position: int, pair: int) -> int:
-        classes = automaton.classes_of(pair)
-        shares = weights.sums[position, classes]
-        chosen = int(classes[draw(shares, float(for_class[position]))])
-        return weights.draw_token(position, chosen, float(for_token[position]))
-
-    return _spell(lattice, weights, lattice.draw_pairs(for_pair, start), choose)
-
-
-def _spell(
-    lattice: Lattice,
-    weights: ClassWeights,
-    pairs: list[int],
-    choose: Callable[[int, int], int],
-) -> Proposal:
-    automaton = lattice.automaton
-    states = np.append(automaton.pair_source[pairs], automaton.pair_target[pairs[-1:]])
-    tail = int(automaton.tokens_of(automaton.eos_class)[0])
+    pairs = np.array(lattice.draw_pairs(for_pair, start))
+    states = _states(lattice, pairs)
     tokens = weights.tokens.copy()
-    for position in np.flatnonzero(weights.masked).tolist():
-        ended = states[position] == automaton.done
-        tokens[position] = tail if ended else choose(position, pairs[position])
-    end = int(np.searchsorted(states == automaton.done, True)) - 1
-    return Proposal(tokens, states.astype(np.int64), min(end, len(tokens)))
+    for i in np.flatnonzero(weights.masked & (states[:-1] != automaton.done)).tolist():
+        classes = automaton.classes_of(int(pairs[i]))
+        chosen = classes[draw(weights.sums[i, classes], float(for_class[i]))]
+        tokens[i] = weights.draw_token(i, int(chosen), float(for_token[i]))
+    return _ended(lattice, weights, tokens, states)
+
+
+def _states(lattice: Lattice, pairs: Ints) -> Ints:
+    automaton = lattice.automaton
+    passed = np.append(automaton.pair_source[pairs], automaton.pair_target[pairs[-1:]])
+    return passed.astype(np.int64)
+
+
+def _ended(lattice: Lattice, weights: ClassWeights, tokens: Ints, states: Ints) -> Proposal:
+    """Find the end of text, and repeat it on the masked positions after it."""
+    automaton = lattice.automaton
+    ended = states == automaton.done
+    end = int(np.argmax(ended)) - 1 if ended[-1] else len(tokens)
+    written = 0 <= end < len(tokens)
+    tail = tokens[end] if written else automaton.tokens_of(automaton.eos_class)[0]
+    tokens[weights.masked & ended[:-1]] = tail
+    return Proposal(tokens, states, end)

@@ -45,5 +45,6 @@ def sum_segments(values: NDArray[Any], starts: NDArray[np.integer[Any]]) -> NDAr
 def draw(weights: NDArray[Any], uniform: float) -> int:
     """Index drawn in proportion to weights, of which one is positive, by a number in [0, 1)."""
     mass = np.cumsum(weights)
-    below = min(uniform * mass[-1], np.nextafter(mass[-1], 0.0))  # the product may round up
+    total = float(mass[-1])
+    below = min(uniform * total, float(np.nextafter(total, 0.0)))  # the product may round up
     return int(np.searchsorted(mass, below, side="right"))

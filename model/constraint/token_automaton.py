@@ -102,7 +102,7 @@ class TokenAutomaton:
 
     @cached_property
     def pair_sole_class(self) -> Ints:
-        """(P,) int32, the class of each pair that has one only, the tail as end of text; else -1."""
+        """(P,) int32, the class of each pair that has just one (the tail: end of text), else -1."""
         sole = np.where(np.diff(self.set_offsets) == 1, self.set_classes[self.set_offsets[:-1]], -1)
         return np.minimum(sole, self.eos_class)[self.pair_set].astype(np.int32)
 
@@ -114,6 +114,28 @@ class TokenAutomaton:
         classes = self.set_classes[at]
         order = np.argsort(classes, kind="stable")
         return offsets_of(classes, self.num_classes + 1), pairs[order].astype(np.int32)
+
+    @cached_property
+    def _set_keys(self) -> NDArray[np.int64]:
+        owners = np.repeat(np.arange(self.num_sets), np.diff(self.set_offsets))
+        return owners * (self.num_classes + 1) + self.set_classes
+
+    def has_class(self, sets: Ints, classes: Ints) -> NDArray[np.bool_]:
+        """Whether each class set (n,) holds the class (n,) beside it; class -1 never."""
+        wanted = sets.astype(np.int64) * (self.num_classes + 1) + classes
+        at = np.minimum(np.searchsorted(self._set_keys, wanted), len(self._set_keys) - 1)
+        found: NDArray[np.bool_] = (self._set_keys[at] == wanted) & (classes >= 0)
+        return found
+
+    def tokens_of_set(self, class_set: int) -> Ints:
+        """Token ids of all classes of a set."""
+        lo, hi = self.set_offsets[class_set : class_set + 2]
+        classes = self.set_classes[lo:hi]
+        if len(classes) == 1:
+            return self.tokens_of(int(classes[0]))
+        starts = self.class_offsets[classes]
+        at, _ = ragged(starts, self.class_offsets[classes + 1] - starts)
+        return self.class_tokens[at]
 
     def classes_of(self, pair: int) -> Ints:
         """The classes that join a pair, ascending."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.trie import ByteTrie
@@ -27,7 +27,7 @@ class Vocabulary:
 
     Attributes:
         token_bytes: V byte strings by token id; `b""` for ids that are never part of text.
-        eos_ids: The ids that end a text; the first is the one written after the end.
+        eos_ids: The ids that end a text.
     """
 
     def __init__(self, token_bytes: Sequence[bytes], eos_ids: Iterable[int]) -> None:
@@ -121,9 +121,9 @@ class Vocabulary:
 
 
 def _speller(spec: dict[str, Any]) -> Speller:
-    kinds = {str(node["type"]) for node in _nodes(spec.get("decoder"))}
+    kinds = _kinds(spec.get("decoder"))
     if spec.get("decoder") is None:
-        kinds = {str(node["type"]) for node in _nodes(spec.get("pre_tokenizer"))}
+        kinds = _kinds(spec.get("pre_tokenizer"))
     if "ByteLevel" in kinds:
         return _ByteLevel()
     if kinds & {"ByteFallback", "Metaspace", "Replace"}:
@@ -134,15 +134,17 @@ def _speller(spec: dict[str, Any]) -> Speller:
     )
 
 
-def _nodes(node: Any) -> Iterator[dict[str, Any]]:
+def _kinds(node: Any) -> set[str]:  # noqa: ANN401 - any JSON value
+    """Every "type" inside a part of a tokenizer's description."""
+    children: list[Any] = []
+    kinds: set[str] = set()
     if isinstance(node, dict):
-        if "type" in node:
-            yield node
-        for child in node.values():
-            yield from _nodes(child)
+        fields = cast("dict[str, Any]", node)
+        kinds = {str(fields["type"])} if "type" in fields else set()
+        children = list(fields.values())
     elif isinstance(node, list):
-        for child in node:
-            yield from _nodes(child)
+        children = cast("list[Any]", node)
+    return kinds.union(*map(_kinds, children))
 
 
 class _ByteLevel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,15 +20,21 @@ State = int
 Path = tuple[tuple[int, ...], tuple[State, ...]]  # tokens up to the end of text, states passed
 
 
+def automaton(arcs: Sequence[tuple[int, int | str, int]], accepting: Sequence[bool]) -> Dfa:
+    """The automaton with some (source, byte or character, target) arcs."""
+    rows = [(s, ord(b) if isinstance(b, str) else b, t) for s, b, t in arcs]
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return Dfa.from_arcs(table[:, 0], table[:, 1], table[:, 2], np.array(accepting, np.bool_))
+
+
 @st.composite
 def dfas(draw: st.DrawFn, max_states: int = 4, alphabet: bytes = b"ab") -> Dfa:
     """Random automata, empty languages and unreachable states included."""
     num_states = draw(st.integers(1, max_states))
     target = st.integers(-1, num_states - 1)
     arcs = [(s, b, draw(target)) for s in range(num_states) for b in alphabet]
-    kept = np.array([arc for arc in arcs if arc[2] >= 0], np.int64).reshape(-1, 3)
-    accepting = np.array(draw(st.lists(st.booleans(), min_size=num_states, max_size=num_states)))
-    return Dfa.from_arcs(kept[:, 0], kept[:, 1], kept[:, 2], accepting)
+    accepting = draw(st.lists(st.booleans(), min_size=num_states, max_size=num_states))
+    return automaton([arc for arc in arcs if arc[2] >= 0], accepting)
 
 
 VOCABULARY = Vocabulary([b"a", b"b", b"ab", b"ba", b"", b"aab", b"b", b""], [7])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,24 +20,34 @@ from agentloop.errors import (
 from agentloop.model.constraint.allowed import allowed_tokens
 from agentloop.model.constraint.compiled import CompiledConstraint, compile_constraint
 from agentloop.model.constraint.dfa import Dfa
-from agentloop.model.constraint.inference import infer
+from agentloop.model.constraint.inference import CanvasPosterior, infer
+from agentloop.model.constraint.proposal import PathScore
 from agentloop.model.constraint.vocabulary import Vocabulary
 from tests.model.constraint.reference import (
     MASK,
     VOCABULARY,
     WIDE_VOCABULARY,
     Enumeration,
+    automaton,
     dfas,
 )
 
-EXACT = {"rtol": 1e-9, "atol": 1e-12}
-few = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 EOS = VOCABULARY.eos_ids[0]
+
+
+def assert_exact(got: object, expected: object) -> None:
+    np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=1e-9, atol=1e-12)
 
 
 def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     shifted = logits - logits.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    out: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return out
 
 
 def compile_or_skip(dfa: Dfa, length: int, vocabulary: Vocabulary) -> CompiledConstraint:
@@ -71,8 +80,23 @@ def canvases(draw: st.DrawFn) -> tuple[CompiledConstraint, Enumeration]:
     return compiled, Enumeration(dfa, vocabulary, log_p, canvas, locality)
 
 
-def run(compiled: CompiledConstraint, case: Enumeration, **options: Any) -> Any:
-    return infer(compiled, case.log_p, case.tokens, locality=case.locality, **options)
+def run(
+    compiled: CompiledConstraint,
+    case: Enumeration,
+    *,
+    path: PathScore = "states",
+    temperature: float = 0.0,
+    generator: np.random.Generator | None = None,
+) -> CanvasPosterior:
+    return infer(
+        compiled,
+        case.log_p,
+        case.tokens,
+        locality=case.locality,
+        path=path,
+        temperature=temperature,
+        generator=generator,
+    )
 
 
 @few
@@ -83,7 +107,7 @@ def test_the_probability_of_a_valid_text_equals_the_sum_over_all_texts(
     """P(valid) is the summed product of probabilities whatever weighting proposes the text."""
     compiled, case = given_case
     product = Enumeration(case.dfa, case.vocabulary, case.log_p, case.tokens)
-    np.testing.assert_allclose(run(compiled, case).log_p_valid, math.log(product.total), **EXACT)
+    assert_exact(run(compiled, case).log_p_valid, math.log(product.total))
 
 
 @few
@@ -99,12 +123,12 @@ def test_marginals_equal_those_of_all_texts(
     ended = np.isin(posterior.tokens, case.vocabulary.eos_ids)
     expected[ended] = marginals[ended, case.vocabulary.eos_ids[0]]
     masked = np.array(case.tokens) == MASK
-    np.testing.assert_allclose(posterior.confidence, np.where(masked, expected, 1.0), **EXACT)
+    assert_exact(posterior.confidence, np.where(masked, expected, 1.0))
     safe = np.where(marginals > 0, marginals, 1.0)
     entropy = np.where(masked, -(safe * np.log(safe)).sum(axis=1), 0.0)
     np.testing.assert_allclose(posterior.entropy, entropy, rtol=1e-8, atol=1e-9)
     ends = np.diff(marginals[:, case.vocabulary.eos_ids[0]], prepend=0.0)
-    np.testing.assert_allclose(posterior.p_end, ends, **EXACT)
+    assert_exact(posterior.p_end, ends)
 
 
 @few
@@ -186,8 +210,8 @@ def test_any_subset_of_the_proposal_may_be_committed_and_masked_again(
 
 def test_draws_follow_the_posterior() -> None:
     """A chi-square test over all texts does not tell draws from the enumerated posterior."""
-    arcs = np.array([(0, 97, 1), (0, 98, 0), (1, 98, 0), (1, 97, 2), (2, 97, 2), (2, 98, 1)])
-    dfa = Dfa.from_arcs(arcs[:, 0], arcs[:, 1], arcs[:, 2], np.array([False, True, True]))
+    arcs = [(0, "a", 1), (0, "b", 0), (1, "b", 0), (1, "a", 2), (2, "a", 2), (2, "b", 1)]
+    dfa = automaton(arcs, [False, True, True])
     log_p = log_softmax(np.random.default_rng(3).normal(0, 1, (3, VOCABULARY.size)))
     compiled = compile_constraint(dfa, VOCABULARY)
     for locality in (0.0, 1.0):
@@ -210,7 +234,7 @@ def test_draws_follow_the_posterior() -> None:
 
 def test_temperature_divides_the_logits() -> None:
     """Confidence at temperature 2 is that of halved logits at temperature 1."""
-    dfa = Dfa.from_arcs(*np.array([(0, 97, 0), (0, 98, 0)]).T, np.array([True]))
+    dfa = automaton([(0, "a", 0), (0, "b", 0)], [True])
     compiled = compile_constraint(dfa, VOCABULARY)
     logits = np.random.default_rng(5).normal(0, 3, (4, VOCABULARY.size))
     hot = infer(compiled, logits, [MASK] * 4, temperature=2.0, generator=9)
@@ -253,8 +277,7 @@ def test_sums_of_logs_take_over_where_scaled_sums_underflow() -> None:
     """Sixty improbable positions on the only accepted branch do not lose that branch."""
     length, eos = 60, 2
     vocabulary = Vocabulary([b"a", b"b", b""], [eos])
-    arcs = np.array([(0, 97, 1), (1, 97, 1), (0, 98, 2), (2, 98, 2)])
-    dfa = Dfa.from_arcs(*arcs.T, np.array([False, True, True]))
+    dfa = automaton([(0, "a", 1), (1, "a", 1), (0, "b", 2), (2, "b", 2)], [False, True, True])
     logits = np.zeros((length, 3))
     logits[:, 1] = -40.0
     tokens = [MASK] * (length - 2) + [1, eos]
@@ -269,7 +292,7 @@ def test_sums_of_logs_take_over_where_scaled_sums_underflow() -> None:
 
 def test_torch_and_numpy_logits_agree() -> None:
     """float32 and bfloat16 tensors give the proposal of the float64 array they hold."""
-    dfa = Dfa.from_arcs(*np.array([(0, 97, 1), (1, 98, 0)]).T, np.array([True, False]))
+    dfa = automaton([(0, "a", 1), (1, "b", 0)], [True, False])
     compiled = compile_constraint(dfa, VOCABULARY)
     logits = torch.randn((5, VOCABULARY.size), generator=torch.Generator().manual_seed(1))
     for values in (logits, logits.bfloat16()):
@@ -281,8 +304,7 @@ def test_torch_and_numpy_logits_agree() -> None:
 
 def test_a_canvas_may_continue_another() -> None:
     """With room after it a canvas may stop inside the text, and the next starts at its state."""
-    chain = np.array([(i, 97, i + 1) for i in range(6)])
-    dfa = Dfa.from_arcs(*chain.T, np.arange(7) == 6)
+    dfa = automaton([(i, "a", i + 1) for i in range(6)], [False] * 6 + [True])
     vocabulary = Vocabulary([b"a", b""], [1])
     compiled = compile_constraint(dfa, vocabulary)
     logits = np.zeros((4, 2))
@@ -298,7 +320,7 @@ def test_a_canvas_may_continue_another() -> None:
 
 def test_fixed_text_is_never_swallowed_by_the_tail() -> None:
     """A fixed token at the right edge keeps the text from ending before it."""
-    dfa = Dfa.from_arcs(*np.array([(0, 97, 0), (0, 98, 0)]).T, np.array([True]))
+    dfa = automaton([(0, "a", 0), (0, "b", 0)], [True])
     compiled = compile_constraint(dfa, VOCABULARY)
     logits = np.zeros((5, VOCABULARY.size))
     logits[:, EOS] = 50.0
@@ -309,11 +331,12 @@ def test_fixed_text_is_never_swallowed_by_the_tail() -> None:
 
 def test_a_contradiction_names_the_place_and_what_was_allowed() -> None:
     """Fixed tokens that no text holds raise an error with the position and examples."""
-    dfa = Dfa.from_arcs(*np.array([(0, 97, 1), (1, 98, 0)]).T, np.array([True, False]))
+    dfa = automaton([(0, "a", 1), (1, "b", 0)], [True, False])
     compiled = compile_constraint(dfa, VOCABULARY)
     with pytest.raises(ContradictionError) as caught:
         infer(compiled, np.zeros((4, VOCABULARY.size)), [0, 0, MASK, MASK])
     assert caught.value.position == 1
+    assert caught.value.num_allowed == 3
     assert str(caught.value) == (
         "no accepted text holds the committed tokens: they stop being extendable at canvas "
         "position 1, which holds 'a'; allowed there after what precedes it: 'b', 'ba', 'b'; "
@@ -325,7 +348,7 @@ def test_a_contradiction_names_the_place_and_what_was_allowed() -> None:
 
 def test_wrong_input_is_refused_by_name() -> None:
     """Shapes, ids and logits that make no sense raise errors that say what came."""
-    dfa = Dfa.from_arcs(*np.array([(0, 97, 0)]).T, np.array([True]))
+    dfa = automaton([(0, "a", 0)], [True])
     compiled = compile_constraint(dfa, VOCABULARY)
     with pytest.raises(ConstraintError, match=r"V = 8; got tokens \(2,\) and logits \(2, 9\)"):
         infer(compiled, np.zeros((2, 9)), [MASK, MASK])

@@ -22,6 +22,7 @@ from agentloop.model.constraint.expression import (
     conjunction,
     disjunction,
 )
+from agentloop.model.constraint.formats import format_automaton
 from agentloop.model.constraint.numerals import Bounds
 from agentloop.model.constraint.pattern import compile_pattern
 
@@ -66,6 +67,17 @@ class Matches(ScalarAtom):
 
     def automaton(self) -> CharDfa:
         return compile_pattern(self.pattern, is_full_match=self.is_full_match)
+
+
+@dataclass(frozen=True, eq=False)
+class HasFormat(ScalarAtom):
+    """The string is of a known format."""
+
+    kind: ClassVar[Kind] = "string"
+    name: str
+
+    def automaton(self) -> CharDfa:
+        return format_automaton(self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +266,23 @@ class Distinct(ArrayAtom):
     def after(self, truth: Truth) -> Expr:
         rest = tuple(value for value in self.left if not truth(value))
         return Distinct(rest) if len(rest) == len(self.left) - 1 else FALSE
+
+    def holds_at_end(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Ascending(ArrayAtom):
+    """The items are of a finite set and come in its order, which makes them differ too."""
+
+    left: tuple[Expr, ...]
+
+    def asks(self) -> tuple[Expr, ...]:
+        return self.left
+
+    def after(self, truth: Truth) -> Expr:
+        found = [i for i, value in enumerate(self.left) if truth(value)]
+        return Ascending(self.left[found[0] + 1 :]) if found else FALSE
 
     def holds_at_end(self) -> bool:
         return True

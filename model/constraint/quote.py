@@ -106,7 +106,7 @@ class QuotedText(OpaqueText):
             start = source.find(text, start + 1)
         return False
 
-    def content(self, *, in_json: bool) -> Fragment:
+    def spelt(self, *, in_json: bool) -> Fragment:
         return _content(self, in_json)
 
 

@@ -6,18 +6,19 @@ is; docs/json-schema.md is generated from this table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from agentloop.errors import ConstraintError, UnsupportedSchemaError
+from agentloop.errors import ConstraintError
 from agentloop.model.constraint.assertions import (
+    Distinct,
     Elements,
+    HasFormat,
     Integral,
     KeysAre,
     Length,
-    Matches,
     MultipleOf,
     Numbers,
     Required,
@@ -42,85 +43,17 @@ from agentloop.model.constraint.expression import (
     exactly_one,
     negation,
 )
+from agentloop.model.constraint.finite import MAX_VALUES, finite_values
+from agentloop.model.constraint.formats import FORMATS
 from agentloop.model.constraint.numerals import Bounds, multiples, spell, to_decimal
-from agentloop.model.constraint.pattern import compile_pattern
-from agentloop.model.constraint.references import Location
-
-if TYPE_CHECKING:
-    from agentloop.model.constraint.schema import Document
+from agentloop.model.constraint.scope import Scope
+from agentloop.model.constraint.unevaluated import (
+    MAX_CONDITIONS,
+    unevaluated_items,
+    unevaluated_properties,
+)
 
 Exactness = Literal["exact", "bounded", "refused"]
-
-
-@dataclass(frozen=True)
-class Scope:
-    """A subschema being read: the document and the place in it."""
-
-    document: Document
-    here: Location
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """The subschema."""
-        found: Mapping[str, Any] = self.here.schema
-        return found
-
-    def sub(self, *path: str | int) -> Expr:
-        """The expression of a subschema below this one."""
-        return self.document.reference(self.here.at(*path))
-
-    def subs(self, keyword: str) -> list[Expr]:
-        """The expressions of a keyword that holds a list of subschemas."""
-        value = self.schema[keyword]
-        if not isinstance(value, list) or not value:
-            raise self.here.refusal(keyword, "must be a list of at least one schema")
-        return [self.sub(keyword, i) for i in range(len(value))]
-
-    def mapping(self, keyword: str) -> Mapping[str, Any]:
-        """The value of a keyword that holds an object; empty where it is absent."""
-        value = self.schema.get(keyword, {})
-        if not isinstance(value, Mapping):
-            raise self.here.refusal(keyword, f"must be an object, got {value!r}")
-        return value
-
-    def count(self, keyword: str) -> int | None:
-        """The value of a keyword that holds a count; None where it is absent."""
-        value = self.schema.get(keyword)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-            raise self.here.refusal(keyword, f"must be a whole number, got {value!r}")
-        if value < 0:
-            raise self.here.refusal(keyword, f"must not be negative, got {value!r}")
-        return int(value)
-
-    def number(self, keyword: str) -> Decimal | None:
-        """The value of a keyword that holds a number; None where it is absent."""
-        value = self.schema.get(keyword)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.here.refusal(keyword, f"must be a number, got {value!r}")
-        found = to_decimal(value)
-        if found is None:
-            raise self.here.refusal(keyword, f"the number {value!r} has too many digits")
-        return found
-
-    def names(self, keyword: str, value: Any) -> tuple[str, ...]:
-        """A list of property names."""
-        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-            raise self.here.refusal(keyword, f"must be a list of strings, got {value!r}")
-        return tuple(dict.fromkeys(value))
-
-    def pattern(self, keyword: str, pattern: Any) -> Expr:
-        """The expression of strings that match a regular expression."""
-        if not isinstance(pattern, str):
-            raise self.here.refusal(keyword, f"must be a string, got {pattern!r}")
-        try:
-            compile_pattern(pattern)
-        except ConstraintError as error:
-            raise self.here.refusal(keyword, str(error)) from None
-        return Matches(pattern)
 
 
 @dataclass(frozen=True)
@@ -186,7 +119,7 @@ def equal_to(value: Any) -> Expr:
             return KindIs(frozenset({"true" if value else "false"}))
         case str():
             return conjunction(TYPES["string"], Words(frozenset({value})))
-        case int() | float():
+        case int() | float() | Decimal():
             number = to_decimal(value)
             if number is None:
                 raise ValueError(f"the number {value!r} has too many digits")
@@ -292,6 +225,14 @@ def string_pattern(scope: Scope) -> Expr:
     return scope.pattern("pattern", scope.schema["pattern"])
 
 
+def string_format(scope: Scope) -> Expr:
+    """`format`, where formats are asserted and this one is known."""
+    name = scope.schema["format"]
+    if scope.document.formats == "annotate" or name not in FORMATS:
+        return TRUE
+    return HasFormat(name)
+
+
 def number_bounds(scope: Scope) -> Expr:
     """`minimum`, `maximum` and their exclusive forms."""
     lo, hi = scope.number("minimum"), scope.number("maximum")
@@ -347,6 +288,26 @@ def array_size(scope: Scope) -> Expr:
     """`minItems` and `maxItems`."""
     found = num_items(scope.count("minItems") or 0, scope.count("maxItems"))
     return negation(TYPES["array"]) if found == FALSE else found
+
+
+def unique_items(scope: Scope) -> Expr:
+    """`uniqueItems`, over a finite set of items."""
+    if scope.schema["uniqueItems"] is not True:
+        return TRUE
+    most = scope.count("maxItems")
+    shape = array_items(scope)
+    prefix, rest = (shape.prefix, shape.rest) if isinstance(shape, Elements) else ((), TRUE)
+    if (most is not None and most <= 1) or (len(prefix) <= 1 and rest == FALSE):
+        return TRUE
+    values: dict[Expr, None] = {}
+    for item in prefix if rest == FALSE else (*prefix, rest):
+        found = finite_values(item)
+        if found is None:
+            raise scope.here.refusal(
+                "uniqueItems", f"the items must be of at most {MAX_VALUES} values that can be listed"
+            )
+        values.update(dict.fromkeys(map(equal_to, found)))
+    return Distinct(tuple(values))
 
 
 def array_contains(scope: Scope) -> Expr:
@@ -424,13 +385,32 @@ RULES: tuple[Rule, ...] = (
     Rule(("properties", "patternProperties", "additionalProperties"), object_shape),
     Rule(("required",), object_required),
     Rule(("minProperties", "maxProperties"), object_size),
+    Rule(
+        ("unevaluatedProperties",),
+        unevaluated_properties,
+        note=f"refused where it depends on more than {MAX_CONDITIONS} subschemas",
+        first_draft=2019,
+    ),
     Rule(("propertyNames",), property_names, first_draft=6),
     Rule(("dependentRequired", "dependentSchemas", "dependencies"), dependencies),
     Rule(("prefixItems", "items", "additionalItems"), array_items),
     Rule(("minItems", "maxItems"), array_size),
+    Rule(
+        ("uniqueItems",),
+        unique_items,
+        "bounded",
+        "items from a finite set; refused otherwise, unless there is at most one item",
+    ),
+    Rule(
+        ("unevaluatedItems",),
+        unevaluated_items,
+        note=f"refused where it depends on more than {MAX_CONDITIONS} subschemas",
+        first_draft=2019,
+    ),
     Rule(("contains", "minContains", "maxContains"), array_contains, first_draft=6),
     Rule(("minLength", "maxLength"), string_length),
     Rule(("pattern",), string_pattern),
+    Rule(("format",), string_format, "bounded", "the known formats; others are remarks"),
     Rule(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), number_bounds),
     Rule(("multipleOf",), multiple_of),
     Rule(("enum", "const"), enumeration),
@@ -441,31 +421,5 @@ RULES: tuple[Rule, ...] = (
     Rule(("if", "then", "else"), if_then_else, first_draft=7),
 )
 
-
-def _refuse(keyword: str, reason: str) -> Callable[[Scope], Expr]:
-    def apply(scope: Scope) -> Expr:
-        if scope.schema[keyword] in (False, True) and keyword == "uniqueItems":
-            if scope.schema[keyword] is False or (scope.count("maxItems") or 2) <= 1:
-                return TRUE
-        raise UnsupportedSchemaError(scope.here.pointer, keyword, reason)
-
-    return apply
-
-
-RULES += (
-    Rule(("uniqueItems",), _refuse("uniqueItems", "not yet"), "refused"),
-    Rule(
-        ("unevaluatedProperties",),
-        _refuse("unevaluatedProperties", "not yet"),
-        "refused",
-        first_draft=2019,
-    ),
-    Rule(
-        ("unevaluatedItems",), _refuse("unevaluatedItems", "not yet"), "refused", first_draft=2019
-    ),
-)
-
 ASSERTING = frozenset(keyword for rule in RULES for keyword in rule.keywords)
 """Keywords that assert something; a schema with none of them permits everything."""
-
-assert Elements

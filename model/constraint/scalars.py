@@ -46,7 +46,7 @@ QUOTE = b'"'
 class OpaqueText(ScalarAtom):
     """An assertion about strings that comes with its own bytes and has no algebra."""
 
-    def content(self, *, in_json: bool) -> Fragment:
+    def spelt(self, *, in_json: bool) -> Fragment:
         """The bytes of the text, or of a JSON string's content and closing quote; one exit."""
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ def scalar_piece(asked: Asked, kind: Kind) -> Piece | None:
     """
     opaque = [part for part in conjuncts(asked.must) if isinstance(part, OpaqueText)]
     if opaque and asked == Asked(opaque[0]):
-        return Piece(opaque[0].content(in_json=True), ((),))
+        return Piece(opaque[0].spelt(in_json=True), ((),))
     words = finite_words(asked.must)
     if words is not None:
         return _word_piece(asked, kind, words)
@@ -191,7 +191,7 @@ def text_fragment(expr: Expr, max_text_length: int | None) -> Fragment | None:
     """The plain bytes of the texts for which an expression about strings holds."""
     expr = bounded(expr, max_text_length)
     if isinstance(expr, OpaqueText):
-        return expr.content(in_json=False)
+        return expr.spelt(in_json=False)
     words = finite_words(expr)
     if words is not None:
         kept = [w for w in words if _is_encodable(w) and holds(expr, partial(_holds_for, w))]

@@ -15,7 +15,8 @@ from agentloop.errors import UnsupportedSchemaError
 from agentloop.model.constraint.expression import FALSE, TRUE, Expr, Reference, conjunction
 from agentloop.model.constraint.options import Formats
 from agentloop.model.constraint.references import Location, ReferenceTable, enter, subschemas
-from agentloop.model.constraint.rules import ASSERTING, RULES, Scope
+from agentloop.model.constraint.rules import ASSERTING, RULES
+from agentloop.model.constraint.scope import Scope
 
 MAX_SCHEMA_DEPTH = 400
 """Deepest nesting of a schema document that is read."""

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import Protocol, cast
 
 import Stemmer  # type: ignore[import-not-found]  # a C extension without stubs
@@ -46,24 +47,28 @@ _SNOWBALL = cast(_Snowball, Stemmer)
 
 
 @cache
+def _marks() -> str:
+    """Every combining mark, as ranges for a character class."""
+    codes = [c for c in range(0x300, 0x11A00) if unicodedata.category(chr(c))[0] == "M"]
+    firsts = [c for before, c in pairwise([0, *codes]) if c != before + 1]
+    lasts = [c for c, after in pairwise([*codes, 0]) if after != c + 1]
+    return "".join(f"{chr(a)}-{chr(b)}" for a, b in zip(firsts, lasts, strict=True))
+
+
+@cache
 def _token_pattern() -> re.Pattern[str]:
     r"""Runs of letters, digits and their marks; `(?P<run>)` is one of an unspaced script.
 
     `\w` alone would cut Indic and Thai words at every vowel sign, which Unicode calls a mark.
     """
-    marks = [c for c in range(0x300, 0x11A00) if unicodedata.category(chr(c)).startswith("M")]
-    mark_class = "".join(map(re.escape, map(chr, marks)))
     word = rf"[^\W_{_UNSPACED}]"
-    wide = r"[^\W_\u0000-\u0dff]"
-    return re.compile(
-        rf"(?P<run>(?:(?=[{_UNSPACED}]){wide}[{mark_class}]*)+)|{word}(?:{word}|[{mark_class}])*"
-    )
+    wide = rf"(?=[{_UNSPACED}])[^\W_]"
+    return re.compile(rf"(?P<run>(?:{wide}[{_marks()}]*)+)|{word}(?:{word}|[{_marks()}])*")
 
 
 @cache
 def _cluster_pattern() -> re.Pattern[str]:
-    marks = [c for c in range(0x300, 0x11A00) if unicodedata.category(chr(c)).startswith("M")]
-    return re.compile(f".[{''.join(map(re.escape, map(chr, marks)))}]*")
+    return re.compile(f".[{_marks()}]*")
 
 
 @dataclass(frozen=True, slots=True)

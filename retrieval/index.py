@@ -186,9 +186,9 @@ class Index:
                 "can search it but not write it: open it with embedder='auto' or its own embedder"
             )
         with self._store.writer(wait_s) as writer, Parser(limits or Limits()) as parser:
-            report = Sync(writer, self._preparer, parser, Path(folder), source, on_progress).run(
-                allow_empty=allow_empty
-            )
+            run = Sync(writer, self._preparer, parser, Path(folder), source, on_progress)
+            with writer.unhurried():
+                report = run.run(allow_empty=allow_empty)
             if self._dense is not None:
                 with self._store.snapshot() as snapshot:
                     self._dense.refresh(snapshot, writer)

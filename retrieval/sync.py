@@ -203,6 +203,8 @@ class Sync:
     def _untouched(self, before: FileState) -> None:
         status: FileStatus = before.status  # type: ignore[assignment]
         self.num_untouched += 1
+        if status == "partial":
+            self.problems.append(FileProblem(before.path, status, before.reason))
         self._tell(before.path, "unchanged" if status in SEARCHABLE else status, before.reason)
 
     def _is_batch_full(self) -> bool:

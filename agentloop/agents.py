@@ -1,0 +1,84 @@
+"""A tool-calling agent as an ordinary graph, which its user may read, draw and rebuild."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from agentloop.graph import Graph
+from agentloop.model.prompts import Message
+from agentloop.model_calls import llm
+from agentloop.reducers import Log
+from agentloop.steps import END, START, each
+from agentloop.tools import Tool
+from agentloop.toolset import ToolSet, call_tools
+
+
+class Turn(BaseModel, frozen=True):
+    """One message of a conversation, as a value that a state can hold."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+class Wanted(BaseModel, frozen=True):
+    """A call that the model asked for; the arguments are JSON text, since states hold values."""
+
+    name: str
+    arguments: str
+
+
+class Conversation(BaseModel):
+    """The state of an agent: what was said, what it wants to call, and its answer."""
+
+    turns: Log[Turn] = []
+    wanted: tuple[Wanted, ...] = ()
+    answer: str = ""
+
+
+def agent(
+    tools: Iterable[Tool[..., Any]],
+    instructions: str | None = None,
+    *,
+    max_rounds: int = 5,
+    max_calls: int = 4,
+) -> Graph[Conversation]:
+    """An agent that calls tools until none is needed, then answers.
+
+    Args:
+        tools: The tools it may call.
+        instructions: What it is told ahead of the conversation.
+        max_rounds: How often it may decide on calls; after the last it has to answer.
+        max_calls: Calls of one round, which run at the same time.
+    """
+    known = ToolSet(tools)
+    system = [Turn(role="system", content=instructions)] if instructions else []
+
+    def messages(s: Conversation) -> list[Message]:
+        return [{"role": turn.role, "content": turn.content} for turn in (*system, *s.turns)]
+
+    async def think(s: Conversation) -> Literal["act", "reply"]:
+        calls = await call_tools(known, messages(s), max=max_calls)
+        s.wanted = tuple(Wanted(name=c.name, arguments=json.dumps(c.arguments)) for c in calls)
+        return "act" if calls else "reply"
+
+    async def act(s: Conversation, call: Wanted) -> None:
+        try:
+            result = to_json(await known.named(call.name).call(json.loads(call.arguments))).decode()
+        except Exception as error:  # the model can do something about it, so it is told
+            result = f"failed: {type(error).__name__}: {error}"[:1000]
+        s.turns.append(Turn(role="assistant", content=f"{call.name}({call.arguments})"))
+        s.turns.append(Turn(role="tool", content=result))
+
+    async def reply(s: Conversation) -> None:
+        s.answer = await llm(str, *messages(s))
+        s.turns.append(Turn(role="assistant", content=s.answer))
+
+    acting = each(act, over="wanted")
+    graph = Graph(Conversation, name="agent").chain(START, think).chain(acting, think)
+    graph.route(think, acting, reply, limit=max_rounds, then=reply)
+    return graph.chain(reply, END)

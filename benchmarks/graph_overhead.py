@@ -24,10 +24,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from operator import add
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from agentloop import END, START, Graph, Log, both, each, node
 
@@ -144,19 +146,17 @@ def agentloop() -> dict[str, Shape]:
     }
 
 
+class Dict(TypedDict):
+    """The same state, as LangGraph's own examples write it."""
+
+    x: int
+    results: Annotated[list[int], add]
+
+
 def langgraph() -> dict[str, Shape]:
     """LangGraph without a checkpointer."""
-    from operator import add
-    from typing import Annotated
-
-    from typing_extensions import TypedDict
-
     graphs: Any = importlib.import_module("langgraph.graph")
     send: Any = importlib.import_module("langgraph.types").Send
-
-    class Dict(TypedDict):
-        x: int
-        results: Annotated[list[int], add]
 
     async def increment(s: Dict) -> dict[str, Any]:
         return {"x": s["x"] + 1}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from agentloop.model.constraint.assertions import Ascending, Distinct, NumItems, num_items
+from agentloop.model.constraint.expression import Expr, conjunction, conjuncts
 from agentloop.model.constraint.fragment import Builder, exit_of
 from agentloop.model.constraint.machine import Asked, Outcome, final_outcome
+from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import (
     Edge,
     Piece,
@@ -15,7 +18,8 @@ from agentloop.model.constraint.pieces import (
 )
 
 OPEN, CLOSE, COMMA = 0x5B, 0x5D, 0x2C
-MAX_ITEM_STATES = 20_000
+MAX_ANY_ORDER = 6
+"""Values up to which distinct items may come in any order; beyond, they come in the schema's."""
 
 
 class ArrayEmission:
@@ -23,7 +27,7 @@ class ArrayEmission:
 
     def __init__(self, emitter: ValueEmitter, state: Asked, depth: int) -> None:
         self.emitter = emitter
-        self.start = state
+        self.start = _restricted(state, emitter.options)
         self.depth = depth
         self.edges: dict[Asked, Edge[Asked] | None] = {}
         self.endings: dict[Asked, Outcome | None] = {}
@@ -111,3 +115,15 @@ class ArrayEmission:
                 assert begin is not None
                 builder.end(gap(builder, options, comma, b" "), begin)
         return Piece(builder.finish(), tuple(outcomes))
+
+
+def _restricted(state: Asked, options: CompileOptions) -> Asked:
+    """The state with what would cost many states narrowed: a subset of what must hold."""
+    parts: list[Expr] = []
+    for part in conjuncts(state.must):
+        if isinstance(part, NumItems) and part.hi is not None:
+            part = num_items(part.lo, max(part.lo, min(part.hi, options.max_counted_items)))
+        elif isinstance(part, Distinct) and len(part.left) > MAX_ANY_ORDER:
+            part = Ascending(part.left)
+        parts.append(part)
+    return Asked(conjunction(*parts), state.goals)

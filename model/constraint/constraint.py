@@ -11,7 +11,6 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -104,7 +103,7 @@ class TextConstraint(Constraint):
     def automaton(self, options: CompileOptions = DEFAULT_OPTIONS) -> Dfa:
         """The byte automaton of the plain text."""
         return finished(
-            text_fragment(self.text_expression(), options.max_text_length), self, options
+            text_fragment(self.text_expression(), options), self, options
         )
 
     def accepts(self, text: str) -> bool:
@@ -163,17 +162,17 @@ def emitter_of(options: CompileOptions) -> Emitter:
 
 
 def emitted(expr: Expr, options: CompileOptions) -> Fragment | None:
-    """The fragment of a JSON value, with less nesting where the full depth is over the budget."""
-    for depth in range(options.max_depth, -1, -1):
-        emitter = emitter_of(replace(options, max_depth=depth))
+    """The fragment of a JSON value, under tighter options where it would be over the budget."""
+    while True:
         try:
-            piece = emitter.root_piece(Asked(expr))
+            piece = emitter_of(options).root_piece(Asked(expr))
         except StateBudgetError as error:
-            if depth == 0:
+            tighter = options.tighter()
+            if tighter is None:
                 raise UnsupportedSchemaError(error.pointer, "", str(error)) from None
+            options = tighter
         else:
             return None if piece is None else piece.fragment
-    raise AssertionError("the last depth returns or raises")
 
 
 def finished(fragment: Fragment | None, constraint: Constraint, options: CompileOptions) -> Dfa:

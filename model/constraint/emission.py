@@ -90,10 +90,7 @@ class Emitter:
         if kind == "object":
             return ObjectEmission(self, state, depth).piece()
         if kind in ("string", "number"):
-            cap = self.options.max_text_length
-            must = bounded(state.must, cap)
-            goals = tuple(bounded(goal, cap) for goal in state.goals)
-            return scalar_piece(Asked(must, goals), kind)
+            return scalar_piece(bounded(state, self.options), kind)
         outcome = tuple(goal == TRUE for goal in state.goals)
         builder = Builder(self.options.max_states)
         builder.word(0, kind.encode(), exit_of(0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentloop.model.constraint.assertions import KeysAre, NumProperties, ObjectAtom
+from agentloop.model.constraint.assertions import KeysAre, NumProperties, ObjectAtom, num_properties
 from agentloop.model.constraint.expression import (
     FALSE,
     TRUE,
@@ -31,7 +31,7 @@ from agentloop.model.constraint.machine import (
 )
 from agentloop.model.constraint.object_writer import ObjectWriter
 from agentloop.model.constraint.pieces import Edge, Piece, ValueEmitter, after_step, live_states
-from agentloop.model.constraint.scalars import scalar_piece
+from agentloop.model.constraint.scalars import bounded, scalar_piece
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class ObjectEmission:
     def __init__(self, emitter: ValueEmitter, state: Asked, depth: int) -> None:
         self.emitter = emitter
         self.depth = depth
-        self.start = Place(0, state)
         self.keys = known_keys(state)
         self.offer = self._offer(state)
+        self.start = Place(0, self._counting(state))
         self.moves: dict[Place, Moves] = {}
         self.endings: dict[Place, Outcome | None] = {}
 
@@ -84,6 +84,17 @@ class ObjectEmission:
             return TRUE
         offers = [offer for atom in atoms if (offer := atom.offers()) is not None]
         return disjunction(*offers)
+
+    def _counting(self, state: Asked) -> Asked:
+        """The state with an upper bound on properties dropped or lowered where that saves states."""
+        parts: list[Expr] = []
+        for part in conjuncts(state.must):
+            if isinstance(part, NumProperties) and part.hi is not None:
+                hi = max(part.lo, min(part.hi, self.emitter.options.max_counted_items))
+                is_vacuous = self.offer == FALSE and part.hi >= len(self.keys)
+                part = num_properties(part.lo, None if is_vacuous else hi)
+            parts.append(part)
+        return Asked(conjunction(*parts), state.goals)
 
     def piece(self) -> Piece | None:
         """The piece of the object with its braces, None if no object will do."""
@@ -129,7 +140,9 @@ class ObjectEmission:
         wanted = dict.fromkeys(c for atom in object_atoms(asked) for c in atom.conditions())
         goals = tuple(condition for condition in wanted if condition not in certain)
         about_key = machine.asked_at(Asked(conjunction(self.offer, *certain), goals), "string")
-        keys = None if about_key is None else scalar_piece(about_key, "string")
+        if about_key is None:
+            return Moves(named, None, ())
+        keys = scalar_piece(bounded(about_key, self.emitter.options), "string")
         if keys is None:
             return Moves(named, None, ())
         is_last = self.emitter.options.extra_keys == "asked" and _counts(asked)

@@ -5,7 +5,7 @@ Every option picks a subset of the valid texts to generate from, or a spelling o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from agentloop.errors import ConstraintError
@@ -28,14 +28,19 @@ class CompileOptions:
         max_states: Largest automaton to build before a refusal.
         max_text_length: Characters the text can have at most, None if unknown. Bounds beyond it can
             never be broken, so they are dropped.
+        max_counted_length: Where a string may be longer than this, it is written up to this length
+            only, since each character that is counted costs states.
+        max_counted_items: The same for the items of an array and the properties of an object.
         max_indent: Most spaces of indentation that "tolerant" accepts.
     """
 
     whitespace: Whitespace = "compact"
     extra_keys: ExtraKeys = "asked"
     max_depth: int = 3
-    max_states: int = 250_000
+    max_states: int = 120_000
     max_text_length: int | None = None
+    max_counted_length: int = 512
+    max_counted_items: int = 32
     max_indent: int = 12
 
     def __post_init__(self) -> None:
@@ -47,11 +52,22 @@ class CompileOptions:
             raise ConstraintError(
                 f"extra_keys must be one of {get_args(ExtraKeys)}, got {self.extra_keys!r}"
             )
-        if self.max_depth < 0 or self.max_states < 1 or self.max_indent < 0:
-            raise ConstraintError(
-                "max_depth and max_indent must be 0 or more and max_states 1 or more, got"
-                f" {self.max_depth}, {self.max_indent} and {self.max_states}"
-            )
+        counts = {name: value for name, value in vars(self).items() if name.startswith("max_")}
+        for name, value in counts.items():
+            least = 1 if name == "max_states" else 0
+            if value is not None and value < least:
+                raise ConstraintError(f"{name} must be {least} or more, got {value}")
+
+    def tighter(self) -> CompileOptions | None:
+        """Options that need fewer states for the same constraint; None if there are none left."""
+        if self.max_depth == 0:
+            return None
+        return replace(
+            self,
+            max_depth=self.max_depth - 1,
+            max_counted_length=self.max_counted_length // 3,
+            max_counted_items=self.max_counted_items // 2,
+        )
 
 
 DEFAULT_OPTIONS = CompileOptions()

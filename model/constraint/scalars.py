@@ -28,6 +28,7 @@ from agentloop.model.constraint.expression import (
     Kind,
     Not,
     Or,
+    conjunction,
     conjuncts,
     holds,
     rewritten,
@@ -35,6 +36,7 @@ from agentloop.model.constraint.expression import (
 from agentloop.model.constraint.fragment import Fragment, of_words
 from agentloop.model.constraint.machine import Asked, Outcome
 from agentloop.model.constraint.numerals import any_number
+from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Piece
 from agentloop.model.constraint.spelling import escape, spell_out
 
@@ -51,8 +53,23 @@ class OpaqueText(ScalarAtom):
         raise NotImplementedError
 
 
-def bounded(expr: Expr, max_text_length: int | None) -> Expr:
-    """The expression without the length bounds that no text of so many characters can break."""
+def bounded(asked: Asked, options: CompileOptions) -> Asked:
+    """What is asked of a string, without the length bounds that would only cost states.
+
+    A bound that no text of `max_text_length` characters can break is dropped, which changes nothing
+    for such texts. Of what must hold, upper bounds above `max_counted_length` are lowered to it.
+    """
+    cap = options.max_text_length
+    must, goals = _without_vacuous(asked.must, cap), asked.goals
+    parts: list[Expr] = []
+    for part in conjuncts(must):
+        if isinstance(part, Length) and part.hi is not None:
+            part = Length(part.lo, max(part.lo, min(part.hi, options.max_counted_length)))
+        parts.append(part)
+    return Asked(conjunction(*parts), tuple(_without_vacuous(goal, cap) for goal in goals))
+
+
+def _without_vacuous(expr: Expr, max_text_length: int | None) -> Expr:
     if max_text_length is None:
         return expr
 
@@ -187,9 +204,9 @@ def _label_if(test: Callable[[Iterable[bool]], bool]) -> Callable[[Iterable[bool
     return lambda flags: 0 if test(flags) else -1
 
 
-def text_fragment(expr: Expr, max_text_length: int | None) -> Fragment | None:
+def text_fragment(expr: Expr, options: CompileOptions) -> Fragment | None:
     """The plain bytes of the texts for which an expression about strings holds."""
-    expr = bounded(expr, max_text_length)
+    expr = bounded(Asked(expr), options).must
     if isinstance(expr, OpaqueText):
         return expr.spelt(in_json=False)
     words = finite_words(expr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from agentloop.errors import CanvasTooSmallError
 from agentloop.model.constraint.dfa import Dfa
@@ -15,17 +15,12 @@ from agentloop.model.constraint.token_automaton import TokenAutomaton
 from agentloop.model.constraint.vocabulary import Vocabulary
 
 
-@runtime_checkable
-class Constraint(Protocol):
-    """What a constraint offers to be compiled.
-
-    Attributes:
-        key: Identifies the language among all constraints: equal keys, equal automata.
-    """
+class CompilableConstraint(Protocol):
+    """What is asked of a constraint: `agentloop.model.constraint.Constraint` is one."""
 
     @property
     def key(self) -> str:
-        """Identifies the language among all constraints."""
+        """Identifies the language among all constraints: equal keys, equal automata."""
         ...
 
     def automaton(self, options: CompileOptions) -> Dfa:
@@ -104,7 +99,7 @@ _shared_cache = ConstraintCache()
 
 
 def compile_constraint(
-    constraint: Constraint | Dfa,
+    constraint: CompilableConstraint | Dfa,
     vocabulary: Vocabulary,
     options: CompileOptions = DEFAULT_OPTIONS,
     *,

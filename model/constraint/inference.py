@@ -162,6 +162,16 @@ class CanvasPosterior:
         return np.diff(self.p_states[:, self.compiled.automaton.done])
 
     @cached_property
+    def p_exit(self) -> Floats:
+        """(S,) posterior of the state in which the text ends."""
+        automaton = self.compiled.automaton
+        exits = np.flatnonzero(automaton.pair_target[:-1] == automaton.done)
+        sources = automaton.pair_source[exits]
+        out = np.zeros(automaton.num_states)
+        out[sources] = (self.p_states[:-1, sources] * self._lattice.steps[:, exits]).sum(axis=0)
+        return out
+
+    @cached_property
     def log_p_valid(self) -> float:
         """Log-probability that text drawn from the model's factorised belief is accepted.
 

@@ -134,16 +134,16 @@ def _speller(spec: dict[str, Any]) -> Speller:
     )
 
 
-def _kinds(node: Any) -> set[str]:  # noqa: ANN401 - any JSON value
+def _kinds(node: object) -> set[str]:
     """Every "type" inside a part of a tokenizer's description."""
-    children: list[Any] = []
+    children: list[object] = []
     kinds: set[str] = set()
     if isinstance(node, dict):
-        fields = cast("dict[str, Any]", node)
+        fields = cast("dict[str, object]", node)
         kinds = {str(fields["type"])} if "type" in fields else set()
         children = list(fields.values())
     elif isinstance(node, list):
-        children = cast("list[Any]", node)
+        children = cast("list[object]", node)
     return kinds.union(*map(_kinds, children))
 
 

@@ -21,6 +21,9 @@ NUM_CODE_POINTS = 0x110000
 MAX_STATES = 20_000
 """Largest automaton over code points that is built before a clear refusal."""
 
+MAX_MINIMISED = 1_500
+"""Largest product that is made smaller; a counter of characters takes too many rounds."""
+
 Ints = NDArray[np.int32]
 Ranges = tuple[tuple[int, int], ...]
 """Code points as inclusive ranges, ascending and disjoint."""
@@ -87,7 +90,7 @@ class CharDfa:
     @cached_property
     def live(self) -> NDArray[np.bool_]:
         """(S,) bool: the states from which some text is still accepted."""
-        return co_accessible(self.table, self.labels >= 0)
+        return distances(self.table, self.labels >= 0) >= 0
 
     @property
     def is_empty(self) -> bool:
@@ -112,7 +115,11 @@ class CharDfa:
 
         Source: Moore, Gedanken-experiments on sequential machines, 1956.
         """
-        colour = np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
+        ends = self.labels >= 0
+        start = np.stack([self.labels, distances(self.table, ends), distances(self.table, ~ends)])
+        # Equivalent states are as far from accepting and from rejecting as each other; starting
+        # with that tells the states of a counter apart at once, instead of one per round.
+        colour = np.unique(start, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
         num_colours = 0
         mix = _mixers(self.table.shape[1] + 1)
         while True:
@@ -149,21 +156,23 @@ def _scramble(values: NDArray[np.int64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def co_accessible(table: Ints, accepting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(S,) bool: the states of a complete table (S, K) from which an accepting one is reachable."""
+def distances(table: Ints, goals: NDArray[np.bool_]) -> Ints:
+    """(S,) int32: steps from each state of a complete table (S, K) to the nearest goal, -1 for none."""
     num_states, num_classes = table.shape
     order = np.argsort(table, axis=None, kind="stable")
-    sources = (order // num_classes).astype(np.int32)
-    starts = np.searchsorted(table.ravel()[order], np.arange(num_states + 1)).tolist()
-    live = accepting.copy()
-    stack: list[int] = np.flatnonzero(accepting).tolist()
-    while stack:
-        state = stack.pop()
-        before = sources[starts[state] : starts[state + 1]]
-        fresh = np.unique(before[~live[before]])
-        live[fresh] = True
-        stack.extend(fresh.tolist())
-    return live
+    sources = order // num_classes
+    starts = np.searchsorted(table.ravel()[order], np.arange(num_states + 1))
+    found = np.where(goals, 0, -1).astype(np.int32)
+    level = np.flatnonzero(goals)
+    steps = 0
+    while len(level):
+        steps += 1
+        counts = starts[level + 1] - starts[level]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        before = sources[np.repeat(starts[level], counts) + within]
+        level = np.unique(before[found[before] < 0])
+        found[level] = steps
+    return found
 
 
 def product(automata: Sequence[CharDfa], label: Callable[[Sequence[bool]], int]) -> CharDfa:
@@ -186,32 +195,33 @@ def product(automata: Sequence[CharDfa], label: Callable[[Sequence[bool]], int])
     flags = np.stack([a.labels[pairs[:, i]] >= 0 for i, a in enumerate(automata)], axis=1)
     rows, inverse = np.unique(flags, axis=0, return_inverse=True)
     verdicts = np.array([label(row.tolist()) for row in rows], np.int32)
-    return CharDfa(cuts, current.astype(np.int32), verdicts[inverse.ravel()]).minimised()
+    found = CharDfa(cuts, current.astype(np.int32), verdicts[inverse.ravel()])
+    return found.minimised() if found.num_states <= MAX_MINIMISED else found
 
 
 def _pair(
     left: NDArray[np.int64], pairs: NDArray[np.int64], right: Ints, size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Reachable pairs of two complete tables, breadth first; `pairs` names the left's parts."""
-    known = np.array([0], np.int64)
-    frontier = known
-    seen = [known]
+    known = np.zeros(len(left) * size, np.bool_)
+    known[0] = True
+    frontier = np.zeros(1, np.int64)
+    seen: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.int64]] = []
-    total = 1
+    total = 0
     while len(frontier):
-        reached = left[frontier // size] * size + right[frontier % size]
-        targets.append(reached)
-        fresh = np.setdiff1d(reached, known)
-        known = np.union1d(known, fresh)
-        total += len(fresh)
+        total += len(frontier)
         if total > MAX_STATES:
             raise StateBudgetError(
                 f"a string constraint needs more than {MAX_STATES:,} states; simplify its patterns"
                 " or lower its length bounds"
             )
-        frontier = fresh
-        if len(fresh):
-            seen.append(fresh)
+        seen.append(frontier)
+        reached = left[frontier // size] * size + right[frontier % size]
+        targets.append(reached)
+        fresh = reached.ravel()
+        frontier = np.unique(fresh[~known[fresh]])
+        known[frontier] = True
     codes = np.concatenate(seen)
     order = np.argsort(codes)
     table = order[np.searchsorted(codes[order], np.concatenate(targets))]

@@ -39,7 +39,7 @@ class CompileOptions:
     max_depth: int = 3
     max_states: int = 120_000
     max_text_length: int | None = None
-    max_counted_length: int = 512
+    max_counted_length: int = 256
     max_counted_items: int = 32
     max_indent: int = 12
 

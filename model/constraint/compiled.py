@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from agentloop.errors import CanvasTooSmallError
 from agentloop.model.constraint.dfa import Dfa
 from agentloop.model.constraint.lift import lift
 from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
+from agentloop.model.constraint.store import ConstraintStore, default_folder
 from agentloop.model.constraint.token_automaton import TokenAutomaton
 from agentloop.model.constraint.vocabulary import Vocabulary
 
@@ -68,34 +71,70 @@ class CompiledConstraint:
 
 
 class ConstraintCache:
-    """The most recently used compiled constraints; safe to share between threads."""
+    """The most recently used compiled constraints; safe to share between threads.
 
-    def __init__(self, capacity: int = 256) -> None:
-        self._capacity = capacity
+    Attributes:
+        store: Where automata that took long to compile are kept between processes; may be None.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int = 256 << 20,
+        store: ConstraintStore | None = None,
+        worth_storing_s: float = 0.1,
+    ) -> None:
+        """Make an empty cache.
+
+        Args:
+            max_bytes: Size in memory beyond which the least recently used are forgotten.
+            store: A folder to look in and to keep dear automata in.
+            worth_storing_s: Seconds of compilation from which an automaton is put in the store.
+        """
+        self.store = store
+        self._max_bytes = max_bytes
+        self._worth_storing_s = worth_storing_s
         self._entries: OrderedDict[str, CompiledConstraint] = OrderedDict()
+        self._num_bytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, key: str) -> CompiledConstraint | None:
-        """The constraint compiled under a key, now the most recently used."""
+    def get_or_compile(
+        self, constraint: CompilableConstraint, vocabulary: Vocabulary, options: CompileOptions
+    ) -> CompiledConstraint:
+        """The constraint compiled before under the same key, vocabulary and options, or afresh."""
+        key = f"{vocabulary.fingerprint}:{options!r}:{constraint.key}"
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
                 self._entries.move_to_end(key)
-            return found
+                return found
+        automaton = self.store.load(key) if self.store else None
+        if automaton is None:
+            begun = time.perf_counter()
+            automaton = lift(constraint.automaton(options), vocabulary)
+            if self.store and time.perf_counter() - begun >= self._worth_storing_s:
+                self.store.save(key, automaton)
+        compiled = CompiledConstraint(automaton, vocabulary, key)
+        self._remember(compiled)
+        return compiled
 
-    def put(self, compiled: CompiledConstraint) -> None:
-        """Remember a constraint, and forget the least recently used beyond the capacity."""
+    def _remember(self, compiled: CompiledConstraint) -> None:
         with self._lock:
+            if compiled.key not in self._entries:
+                self._num_bytes += compiled.automaton.num_bytes
             self._entries[compiled.key] = compiled
             self._entries.move_to_end(compiled.key)
-            while len(self._entries) > self._capacity:
-                self._entries.popitem(last=False)
+            while self._num_bytes > self._max_bytes and len(self._entries) > 1:
+                _, forgotten = self._entries.popitem(last=False)
+                self._num_bytes -= forgotten.automaton.num_bytes
 
 
-_shared_cache = ConstraintCache()
+@lru_cache(maxsize=1)
+def shared_cache() -> ConstraintCache:
+    """The cache that the whole process uses, backed by the user's cache folder."""
+    return ConstraintCache(store=ConstraintStore(default_folder()))
 
 
 def compile_constraint(
@@ -118,11 +157,5 @@ def compile_constraint(
     """
     if isinstance(constraint, Dfa):
         return CompiledConstraint(lift(constraint, vocabulary), vocabulary)
-    cache = _shared_cache if cache is None else cache
-    key = f"{vocabulary.fingerprint}:{options!r}:{constraint.key}"
-    compiled = cache.get(key)
-    if compiled is None:
-        automaton = lift(constraint.automaton(options), vocabulary)
-        compiled = CompiledConstraint(automaton, vocabulary, key)
-        cache.put(compiled)
-    return compiled
+    chosen = shared_cache() if cache is None else cache
+    return chosen.get_or_compile(constraint, vocabulary, options)

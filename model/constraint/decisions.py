@@ -90,7 +90,8 @@ def compile_decision(
     Example:
         >>> words = Vocabulary([b"yes", b"no", b"y", b""], [3])
         >>> decision = compile_decision(["yes", "no"], words)
-        >>> decision.posterior(np.log([[0.3, 0.1, 0.2, 0.4], [0.1, 0.1, 0.1, 0.7]]))
+        >>> belief = decision.posterior(np.log([[0.3, 0.1, 0.2, 0.4], [0.1, 0.1, 0.1, 0.7]]))
+        >>> {name: round(p, 3) for name, p in belief.items()}
         {'yes': 0.75, 'no': 0.25}
     """
     if isinstance(members, Mapping):

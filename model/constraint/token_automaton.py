@@ -7,7 +7,7 @@ accepting state to `done`, and the tail, which keeps `done` where it is and stan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -162,7 +162,7 @@ class TokenAutomaton:
     @property
     def num_bytes(self) -> int:
         """Memory of the arrays."""
-        return sum(a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray))
+        return sum(int(getattr(self, f.name).nbytes) for f in fields(self))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,20 +1,57 @@
 """Where code is: the node that runs here, and the calls it makes.
 
-Everything a node does to the outside world (`llm`, a tool) goes through `keyed`, which numbers the
-call at the moment it is made. Together with a node's patch this is all a recorder ever needs.
+Everything a node does to the outside world (`llm`, a tool, `ask`) goes through `make_call`, which
+numbers the call at the moment it is made. Together with a node's patch this is all that a journal
+needs to hold.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
+Effect = Literal["none", "once", "idempotent"]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A call that a node makes.
+
+    Attributes:
+        kind: `llm`, `tool`, `step`, `ask`, ...
+        name: What is called.
+        request: What it is asked, as data.
+        make: Makes the call.
+        effect: Whether making it again would do something again.
+        encode: Makes JSON data of a result.
+        decode: Makes a result of JSON data.
+    """
+
+    kind: str
+    name: str
+    request: object
+    make: Callable[[], Awaitable[T]]
+    effect: Effect = "none"
+    encode: Callable[[Any], Any] = _same
+    decode: Callable[[Any], Any] = _same
 
 
 class CallKeeper(Protocol):
     """The part of a run that calls inside nodes go through."""
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        ...
 
     @property
     def model(self) -> Any:
@@ -25,42 +62,108 @@ class CallKeeper(Protocol):
         """Add an event."""
         ...
 
-    async def call(
-        self, path: str, kind: str, name: str, request: object, make: Callable[[], Awaitable[T]]
-    ) -> T:
+    async def call(self, place: Here, path: str, call: Call[T]) -> T:
         """Make a call, or give what it gave when it was recorded."""
+        ...
+
+    async def ask(self, place: Here, path: str, call: Call[T]) -> T:
+        """The answer to a question, or the end of the node until there is one."""
         ...
 
 
 class Here:
-    """The node that is running: its run, its path, and how many calls it has made."""
+    """The node that is running: its run, its path, and the calls it has made.
 
-    __slots__ = ("num_calls", "path", "run")
+    Attributes:
+        run: Its run.
+        path: Its place in the run.
+        attempt: Which try of the node this is, from 1.
+    """
 
-    def __init__(self, run: CallKeeper, path: str) -> None:
+    __slots__ = ("_idle", "_num_calls", "_num_open", "attempt", "path", "run")
+
+    def __init__(self, run: CallKeeper, path: str, attempt: int = 1) -> None:
         self.run = run
         self.path = path
-        self.num_calls = 0
+        self.attempt = attempt
+        self._num_calls = 0
+        self._num_open = 0
+        self._idle: list[asyncio.Future[None]] = []
 
+    def next_path(self, is_effect: bool) -> str:
+        """The path of a call that is being made.
+
+        Every try of a node makes its pure calls anew; effects have the same place in all of them.
+        """
+        number = self._num_calls
+        self._num_calls += 1
+        if is_effect or self.attempt == 1:
+            return f"{self.path}:{number}"
+        return f"{self.path}~{self.attempt}:{number}"
+
+    def begin(self) -> None:
+        """A call begins."""
+        self._num_open += 1
+
+    def finish(self) -> None:
+        """A call is over."""
+        self._num_open -= 1
+        if not self._num_open:
+            for future in self._idle:
+                if not future.done():
+                    future.set_result(None)
+            self._idle.clear()
+
+    async def quiet(self) -> None:
+        """Wait until no call of this node is going on, so that none is cut off."""
+        num_turns = 0
+        while num_turns < 3:  # what a finished call wakes may make another
+            if self._num_open:
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(future)
+                await future
+                num_turns = 0
+            await asyncio.sleep(0)
+            num_turns += 1
+
+
+class Retry(Enum):
+    """The type of `RETRY`."""
+
+    RETRY = "retry"
+
+
+RETRY: Final = Retry.RETRY
+"""The answer to an interrupted effect that did not happen: run it."""
 
 here: ContextVar[Here | None] = ContextVar("agentloop.here", default=None)
+key: ContextVar[str] = ContextVar("agentloop.key", default="")
+
+
+async def make_call(call: Call[T]) -> T:
+    """Make a call as part of the node that runs here; outside a run, just make it."""
+    place = here.get()
+    if place is None:
+        return await call.make()
+    path = place.next_path(call.effect != "none")
+    place.begin()
+    try:
+        return await place.run.call(place, path, call)
+    finally:
+        place.finish()
 
 
 async def keyed(kind: str, name: str, request: object, make: Callable[[], Awaitable[T]]) -> T:
-    """Make a call as part of the node that runs here; outside a run, just make it.
+    """`make_call` for a result that is JSON data as it is. For a model's answer, use `generate`."""
+    return await make_call(Call(kind, name, request, make))
 
-    Args:
-        kind: `llm`, `tool`, ...
-        name: What is called.
-        request: What it is asked, as data.
-        make: Makes the call.
+
+def idempotency_key() -> str:
+    """Inside a tool: the same text on every try of the same call, another for any other call.
+
+    Hand it to a service that sorts out repeats. Empty outside a run.
     """
-    place = here.get()
-    if place is None:
-        return await make()
-    path = f"{place.path}:{place.num_calls}"
-    place.num_calls += 1
-    return await place.run.call(path, kind, name, request, make)
+    return key.get()
 
 
 def emit(kind: str, data: object = None) -> None:

@@ -5,7 +5,10 @@ AgentLoopError
 │   ├── GraphBuildError
 │   ├── StateError
 │   ├── LimitError
-│   └── ToolError
+│   ├── ToolError
+│   └── JournalError
+│       ├── DeterminismError
+│       └── RunBusyError
 ├── ModelError
 │   ├── CheckpointError
 │   ├── ContextLengthError
@@ -74,6 +77,18 @@ class ToolError(GraphError):
         self.expected = expected
         self.got = got
         super().__init__(message)
+
+
+class JournalError(GraphError):
+    """A recorded run cannot be read, continued or written."""
+
+
+class DeterminismError(JournalError):
+    """A resumed node makes another call than the one recorded at the same place."""
+
+
+class RunBusyError(JournalError):
+    """Another writer has the run: a process that is alive, or one that took it over."""
 
 
 class ModelError(AgentLoopError):

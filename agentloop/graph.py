@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -22,6 +23,7 @@ from agentloop.runs import (
     execute_checked,
     run_blocking,
 )
+from agentloop.sqlite_store import sqlite_store
 from agentloop.state import state_spec
 from agentloop.steps import (
     END,
@@ -36,6 +38,7 @@ from agentloop.steps import (
     Target,
     step_name,
 )
+from agentloop.stores import Store
 
 if TYPE_CHECKING:
     from networkx import DiGraph  # type: ignore[import-untyped]  # as in agentloop.drawing
@@ -208,56 +211,86 @@ class Graph(SubGraph, Generic[S]):
 
     async def run(
         self,
-        state: S,
+        state: S | None = None,
         *,
         run: str | None = None,
+        store: Store | str | PathLike[str] | None = None,
+        answers: Mapping[str, Any] | None = None,
         model: Any = None,
         max_steps: int | None = None,
         concurrency: int | None = None,
         on_event: Callable[[Event], object] | None = None,
         check: bool = True,
+        migrate: bool = False,
     ) -> RunResult[S]:
-        """Run the graph once.
+        """Run the graph once, or go on with a recorded run.
 
         Args:
-            state: What it starts with; not changed.
-            run: The run's name, in events and errors.
+            state: What it starts with; not changed. Left out to go on with a recorded run.
+            run: The run's name, in events and errors, and in the store.
+            store: Where the run is recorded, a file name for a SQLite file. A run of this name that
+                is there already is continued: what is recorded does not run again.
+            answers: Answers to the questions a recorded run waits for, by the paths in its result's
+                `waiting`.
             model: The model that `llm` calls inside nodes go to.
             max_steps: Nodes that the run may start in all.
             concurrency: Nodes that may be working at once.
             on_event: Called with every event; what it raises is logged and ignored.
             check: Raise what a node raises; if not, it is in the result's `error`, next to a
                 state with everything that was committed.
+            migrate: Go on with a recorded run although the graph has changed since.
 
         Raises:
             GraphBuildError: The graph breaks a rule.
+            JournalError: The store has no such run, has it with another graph or state, or another
+                process is writing it.
             GraphError: A limit, a conflict of parallel writes, a wrong-typed write.
             Exception: Whatever a node raises, with a note that says where.
         """
-        options = Options(model, max_steps, concurrency, on_event)
+        options = self._options(
+            store,
+            answers=answers,
+            model=model,
+            max_steps=max_steps,
+            concurrency=concurrency,
+            on_event=on_event,
+            is_migrating=migrate,
+        )
         return await execute_checked(self.flow, state, options, run, check)
+
+    def _options(self, store: Store | str | PathLike[str] | None, **options: Any) -> Options:
+        if store is None:
+            return Options(**options)
+        found = sqlite_store(store) if isinstance(store, str | PathLike) else store
+        return Options(store=found, fingerprint=self.fingerprint, **options)
 
     def run_sync(
         self,
-        state: S,
+        state: S | None = None,
         *,
         run: str | None = None,
+        store: Store | str | PathLike[str] | None = None,
+        answers: Mapping[str, Any] | None = None,
         model: Any = None,
         max_steps: int | None = None,
         concurrency: int | None = None,
         on_event: Callable[[Event], object] | None = None,
         check: bool = True,
+        migrate: bool = False,
     ) -> RunResult[S]:
         """`run` for synchronous code, also where an event loop is running (a notebook)."""
         return run_blocking(
             self.run(
                 state,
                 run=run,
+                store=store,
+                answers=answers,
                 model=model,
                 max_steps=max_steps,
                 concurrency=concurrency,
                 on_event=on_event,
                 check=check,
+                migrate=migrate,
             )
         )
 
@@ -266,12 +299,24 @@ class Graph(SubGraph, Generic[S]):
         states: Iterable[S],
         *,
         concurrency: int = 64,
+        run: str | None = None,
+        store: Store | str | PathLike[str] | None = None,
         model: Any = None,
         max_steps: int | None = None,
         on_event: Callable[[Event], object] | None = None,
         check: bool = True,
     ) -> list[RunResult[S]]:
         """Run the graph on many states, `concurrency` at once; their model calls share batches.
+
+        Args:
+            states: What the runs start with; drawn as runs begin.
+            concurrency: Runs that are going on at once.
+            run: What the runs are named after: `run-0`, `run-1`, ...
+            store: Where they are recorded, as in `run`; those recorded already go on.
+            model: The model that `llm` calls inside nodes go to.
+            max_steps: Nodes that each run may start in all.
+            on_event: Called with every event of every run.
+            check: Raise the first failure.
 
         Returns:
             The results in the order of the states. They hold no events; use `on_event`.
@@ -280,17 +325,28 @@ class Graph(SubGraph, Generic[S]):
             Exception: With `check`, the first failure, after which the other runs are cancelled;
                 without, failures are in the results.
         """
-        options = Options(model, max_steps, None, on_event, is_kept=False)
-        return await execute_all(self.flow, states, options, concurrency, check)
+        options = self._options(
+            store, model=model, max_steps=max_steps, on_event=on_event, is_kept=False
+        )
+        return await execute_all(self.flow, states, options, concurrency, run, check)
 
     def stream(
         self,
-        state: S,
+        state: S | None = None,
         *,
         run: str | None = None,
+        store: Store | str | PathLike[str] | None = None,
+        answers: Mapping[str, Any] | None = None,
         model: Any = None,
         max_steps: int | None = None,
         concurrency: int | None = None,
     ) -> EventStream[S]:
         """Run the graph and read its events as they happen: `async for event in g.stream(...)`."""
-        return EventStream(self.flow, state, Options(model, max_steps, concurrency), run)
+        options = self._options(
+            store,
+            answers=answers,
+            model=model,
+            max_steps=max_steps,
+            concurrency=concurrency,
+        )
+        return EventStream(self.flow, state, options, run)

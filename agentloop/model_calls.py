@@ -10,12 +10,13 @@ import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from agentloop.context import here, keyed
+from agentloop.context import Call, here, make_call
 from agentloop.drafts import shorten
 from agentloop.errors import GraphError
 from agentloop.json_data import inlined
@@ -100,6 +101,7 @@ async def generate(
     constraint: object,
     *,
     name: str,
+    model: Model | None = None,
     effort: str = "medium",
     max_tokens: int | None = None,
     temperature: float = 0.0,
@@ -111,20 +113,21 @@ async def generate(
         messages: The conversation.
         constraint: What the answer must satisfy, `None` for free text.
         name: What the call is for, in events.
+        model: Another model than the current one.
         effort: How many passes the model may take: a name the model knows.
         max_tokens: The longest answer, in tokens.
         temperature: 0 for the likeliest answer.
         seed: Of the random choices, above temperature 0.
     """
-    model = current_model()
+    chosen = model or current_model()
     settings: dict[str, Any] = {"effort": effort, "max_tokens": max_tokens}
     settings |= {"temperature": temperature, "seed": seed}
-    request = {"messages": messages, "constraint": constraint, **settings}
-    return await keyed(
+    request = {"messages": messages, "constraint": _description(constraint), **settings}
+    call: Call[Generation] = Call(
         "llm",
         name,
         request,
-        lambda: model.generate(
+        lambda: chosen.generate(
             messages,
             constraint=constraint,
             effort=effort,
@@ -132,7 +135,34 @@ async def generate(
             temperature=temperature,
             seed=seed,
         ),
+        encode=_encode,
+        decode=lambda data: _decode(data, constraint),
     )
+    return await make_call(call)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedGeneration:
+    """What a model gave back when the run was recorded."""
+
+    text: str
+    value: Any
+    num_tokens: int
+    num_steps: int
+
+
+def _encode(generation: Generation) -> dict[str, Any]:
+    return {name: getattr(generation, name) for name in ("text", "num_tokens", "num_steps")}
+
+
+def _decode(data: Any, constraint: Any) -> RecordedGeneration:
+    value = data["text"] if constraint is None else constraint.parse(data["text"])
+    return RecordedGeneration(data["text"], value, data["num_tokens"], data["num_steps"])
+
+
+def _description(constraint: Any) -> object:
+    """A constraint as data, to tell whether a call is the recorded one."""
+    return getattr(constraint, "key", constraint)
 
 
 @overload

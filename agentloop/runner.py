@@ -9,19 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
-from agentloop.context import Here, here
+from agentloop.context import RETRY, Call, Here, here, key
 from agentloop.drafts import close_draft, shorten
 from agentloop.errors import GraphError, LimitError
 from agentloop.events import Event, EventLog
 from agentloop.flow import Arc, BothOp, EachOp, Flow, Leaf, SubOp, Table
+from agentloop.journal import Journal
 from agentloop.state import StateSpec
 
 T = TypeVar("T")
 Patch = dict[str, Any]
+
+
+class Suspended(BaseException):
+    """A node waits for an answer: it ends without a patch, and the run goes on without it.
+
+    Not an `Exception`, so that a node that handles its errors does not handle this.
+    """
 
 
 class Run:
@@ -31,11 +39,26 @@ class Run:
         name: The run's name.
         log: Its events.
         model: The model that `llm` calls, if one was given.
+        journal: Where the run is recorded, if it is.
+        answers: Answers that no question has taken yet, by path.
+        waiting: Questions without an answer, by path.
         timings: Per node name, how often it ran and the seconds it took in all.
         num_steps: Nodes started so far.
     """
 
-    __slots__ = ("_gate", "_max_steps", "_started", "log", "model", "name", "num_steps", "timings")
+    __slots__ = (
+        "_gate",
+        "_max_steps",
+        "_started",
+        "answers",
+        "journal",
+        "log",
+        "model",
+        "name",
+        "num_steps",
+        "timings",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -44,8 +67,13 @@ class Run:
         model: Any = None,
         max_steps: int | None = None,
         concurrency: int | None = None,
+        journal: Journal | None = None,
+        answers: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
+        self.journal = journal
+        self.answers = dict(answers or {})
+        self.waiting: dict[str, Any] = {}
         self.log = log
         self.model = model
         self.timings: dict[str, list[float]] = {}
@@ -66,20 +94,112 @@ class Run:
             timing = self.timings[leaf.name] = [0, 0.0]
         timing[0] += 1
         timing[1] += now - started
+        if self.journal is not None:
+            self.journal.record_patch(path, patch, choice)
         self.log.append(Event(self.name, path, "node.end", patch, now - self._started))
 
-    async def call(
-        self, path: str, kind: str, name: str, request: object, make: Callable[[], Awaitable[T]]
-    ) -> T:
-        """Make a call inside a node. The one place where calls pass."""
-        self.emit(path, "call.start", {"kind": kind, "name": name, "request": request})
+    async def call(self, place: Here, path: str, call: Call[T]) -> T:
+        """Make a call inside a node, or give what it gave. The one place where calls pass."""
+        journal = self.journal
+        if journal is not None:
+            recorded = journal.result(path, call)
+            if recorded is not None:
+                self.emit(path, "call.replay", recorded[0])
+                return cast(T, recorded[0])
+            if call.effect != "none":
+                if call.effect == "once" and journal.has_intent(path):
+                    answer = await self._interrupted(place, path, call)
+                    if answer is not None:
+                        return cast(T, answer[0])
+                await journal.record_intent(path)
+        result = await self._make(path, call)
+        if journal is not None:
+            journal.record_result(path, call, result)
+            if call.effect != "none":
+                await journal.flush()
+        return result
+
+    async def _make(self, path: str, call: Call[T]) -> T:
+        self.emit(
+            path, "call.start", {"kind": call.kind, "name": call.name, "request": call.request}
+        )
+        outer = key.set(f"{self.name}/{path}")
         try:
-            result = await make()
+            result = await call.make()
         except BaseException as error:
             self.emit(path, "call.error", error)
             raise
+        finally:
+            key.reset(outer)
         self.emit(path, "call.end", result)
         return result
+
+    async def ask(self, place: Here, path: str, call: Call[T]) -> T:
+        """The answer to a question, or the end of the node until there is one.
+
+        Raises:
+            GraphError: The run has no store to keep the question in, or the answer is of another
+                type.
+            Suspended: There is no answer yet.
+        """
+        journal = self.journal
+        if journal is None:
+            raise GraphError(
+                f"ask() at {path} needs a store to wait in: g.run(..., run='name', store='runs.db')"
+            )
+        recorded = journal.result(path, call)
+        if recorded is not None:
+            return cast(T, recorded[0])
+        if path in self.answers:
+            answer = call.decode(self.answers[path])
+            del self.answers[path]
+            journal.record_result(path, call, answer)
+            self.emit(path, "answer", answer)
+            return cast(T, answer)
+        question = cast(dict[str, Any], call.request)["question"]
+        journal.record_ask(path, question)
+        await self._suspend(place, path, question)
+
+    async def _suspend(self, place: Here, path: str, question: object) -> NoReturn:
+        self.waiting[path] = question
+        self.emit(path, "ask", question)
+        await place.quiet()
+        raise Suspended
+
+    async def _interrupted(self, place: Here, path: str, call: Call[Any]) -> tuple[Any] | None:
+        """What an effect gave that may or may not have happened: somebody has to say.
+
+        Returns:
+            The result in a tuple; `None` if it is to be run after all.
+        """
+        assert self.journal is not None
+        if path in self.answers:
+            given = self.answers.pop(path)
+            if given is RETRY:
+                return None
+            answer = call.decode(given)
+            self.journal.record_result(path, call, answer)
+            return (answer,)
+        question = {
+            "interrupted": call.name,
+            "request": call.request,
+            "answer": "its result if it happened, agentloop.RETRY if it did not",
+        }
+        place.finish()
+        try:
+            await self._suspend(place, path, question)
+        finally:
+            place.begin()
+
+    def unasked(self) -> GraphError | None:
+        """The error if answers were given that nothing asked for."""
+        if not self.answers:
+            return None
+        waiting = ", ".join(self.waiting) or "nothing"
+        return GraphError(
+            f"run {self.name!r} was given answers to {', '.join(self.answers)}, but it waits for "
+            f"{waiting}; use the paths in result.waiting"
+        )
 
     def admit(self, path: str) -> None:
         """Count a node that is about to run.
@@ -99,16 +219,22 @@ class Run:
     ) -> tuple[Patch, object]:
         """Run a node: its patch and what it returned."""
         self.admit(path)
+        if self.journal is not None:
+            done = self.journal.patch(path, spec)
+            if done is not None:
+                self.emit(path, "node.replay", done[0])
+                return done
         if self._gate is None and not leaf.num_retries:
-            return await self._attempt(leaf, spec, values, path, arguments)
-        for num_left in range(leaf.num_retries, -1, -1):
+            return await self._attempt(leaf, spec, values, Here(self, path), arguments)
+        for attempt in range(1, leaf.num_retries + 2):
+            place = Here(self, path, attempt)
             try:
                 if self._gate is None:
-                    return await self._attempt(leaf, spec, values, path, arguments)
+                    return await self._attempt(leaf, spec, values, place, arguments)
                 async with self._gate:
-                    return await self._attempt(leaf, spec, values, path, arguments)
+                    return await self._attempt(leaf, spec, values, place, arguments)
             except Exception as error:
-                if not num_left:
+                if attempt > leaf.num_retries:
                     raise
                 self.emit(path, "node.retry", error)
         raise AssertionError("the last attempt returns or raises")
@@ -118,18 +244,22 @@ class Run:
         leaf: Leaf,
         spec: StateSpec[Any],
         values: Patch,
-        path: str,
+        place: Here,
         arguments: tuple[object, ...],
     ) -> tuple[Patch, object]:
         started = perf_counter()
+        path = place.path
         self.log.append(Event(self.name, path, "node.start", None, started - self._started))
         draft = spec.draft(values, leaf.name)
-        here.set(Here(self, path))
+        here.set(place)
         try:
             if leaf.is_async and leaf.timeout_s is None:
                 choice = await leaf.call(draft, *arguments)
             else:
                 choice = await _call(leaf, draft, arguments)
+        except Suspended:
+            close_draft(draft)
+            raise
         except BaseException as error:
             close_draft(draft)
             if isinstance(error, Exception):
@@ -282,6 +412,34 @@ async def run_all(work: Callable[[int], Awaitable[None]], num: int, limit: int |
     raise first  # outside the handler, so that its own cause and context stay as they were
 
 
+async def _join(
+    branch: Branch,
+    path: str,
+    work: Callable[[int], Awaitable[None]],
+    num: int,
+    limit: int | None,
+    patches: Callable[[], list[tuple[str, Patch]]],
+) -> None:
+    """Run branches and apply what they wrote; after a failure, what was committed of it."""
+    num_suspended = 0
+
+    async def whole(index: int) -> None:
+        nonlocal num_suspended
+        try:
+            await work(index)
+        except Suspended:
+            num_suspended += 1
+
+    try:
+        await run_all(whole, num, limit)
+        if num_suspended:
+            raise Suspended
+    except BaseException:
+        branch.apply(branch.spec.join(patches(), path, is_strict=False))
+        raise
+    branch.apply(branch.spec.join(patches(), path))
+
+
 async def _run_one(work: Callable[[int], Awaitable[None]], index: int) -> None:
     await work(index)
 
@@ -317,11 +475,16 @@ async def _each(run: Run, op: EachOp, branch: Branch, path: str) -> None:
             patches[index] = {k: v for k, v in child.patch.items() if k != op.into}
 
     async def guarded_patch(index: int) -> None:
+        place = f"{path}[{index}]"
+        recorded = run.journal.skipped(place) if run.journal is not None else None
         try:
+            if recorded is not None:
+                raise GraphError(recorded)
             await item_patch(index)
         except Exception as error:
             patches[index] = None
-            place = f"{path}[{index}]"
+            if run.journal is not None and recorded is None:
+                run.journal.record_skip(place, error)
             run.emit(place, "each.skip", error)
             if isinstance(op.on_error, Leaf):
                 patches[index], _ = await run.leaf(
@@ -332,12 +495,7 @@ async def _each(run: Run, op: EachOp, branch: Branch, path: str) -> None:
         return [(f"{path}[{i}]", patch) for i, patch in enumerate(patches) if patch]
 
     work = item_patch if op.on_error == "raise" else guarded_patch
-    try:
-        await run_all(work, len(items), op.limit)
-    except BaseException:
-        branch.apply(spec.join(named(), path, is_strict=False))
-        raise
-    branch.apply(spec.join(named(), path))
+    await _join(branch, path, work, len(items), op.limit, named)
 
 
 async def _both(run: Run, op: BothOp, branch: Branch, path: str) -> None:
@@ -354,12 +512,7 @@ async def _both(run: Run, op: BothOp, branch: Branch, path: str) -> None:
             if child.patch
         ]
 
-    try:
-        await run_all(work, len(children), None)
-    except BaseException:
-        branch.apply(spec.join(named(), path, is_strict=False))
-        raise
-    branch.apply(spec.join(named(), path))
+    await _join(branch, path, work, len(children), None, named)
 
 
 async def _sub(run: Run, op: SubOp, branch: Branch, path: str) -> None:

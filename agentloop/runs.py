@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import TracebackType
@@ -18,7 +18,9 @@ from agentloop.context import here
 from agentloop.errors import GraphError, StateError
 from agentloop.events import Event, EventLog
 from agentloop.flow import Flow
-from agentloop.runner import Branch, Run, walk
+from agentloop.journal import Journal
+from agentloop.runner import Branch, Run, Suspended, walk
+from agentloop.stores import Store
 
 S = TypeVar("S", bound=BaseModel)
 T = TypeVar("T")
@@ -43,6 +45,8 @@ class RunResult(Generic[S]):
         timings: Per node name.
         seconds: Wall time of the run.
         error: What the run failed with, if it failed.
+        waiting: The paths of questions that have no answer yet.
+        questions: What is asked at each of them.
     """
 
     state: S
@@ -51,6 +55,15 @@ class RunResult(Generic[S]):
     timings: dict[str, Timing] = field(repr=False)
     seconds: float
     error: Exception | None = None
+    waiting: tuple[str, ...] = ()
+    questions: dict[str, Any] = field(default_factory=lambda: {})
+
+    @property
+    def status(self) -> str:
+        """`done`, `waiting` or `failed`."""
+        if self.error is not None:
+            return "failed"
+        return "waiting" if self.waiting else "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,10 @@ class Options:
         concurrency: Nodes of one run that may be working at once.
         on_event: Called with every event; what it raises is logged and ignored.
         is_kept: Whether the result holds the events.
+        store: Where the run is recorded, if it is.
+        answers: Answers to what the run waits for, by path.
+        is_migrating: Whether to go on although the graph has changed.
+        fingerprint: Of the graph, for recorded runs.
     """
 
     model: Any = None
@@ -70,6 +87,10 @@ class Options:
     concurrency: int | None = None
     on_event: Callable[[Event], object] | None = None
     is_kept: bool = True
+    store: Store | None = None
+    answers: Mapping[str, Any] | None = None
+    is_migrating: bool = False
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         for name in ("max_steps", "concurrency"):
@@ -98,50 +119,102 @@ def _start_values(flow: Flow, state: BaseModel) -> dict[str, Any]:
 
 
 async def execute(
-    flow: Flow, state: S, options: Options, name: str | None, log: EventLog | None = None
+    flow: Flow, state: S | None, options: Options, name: str | None, log: EventLog | None = None
 ) -> RunResult[S]:
     """Run a flow to its end or failure; a failure is in the result.
 
     Raises:
         StateError: The state is not of the graph's class.
+        JournalError: The run cannot be recorded, resumed or started.
         asyncio.CancelledError: The caller's task was cancelled.
     """
     log = log if log is not None else EventLog(options.on_event, options.is_kept)
     try:
-        values = _start_values(flow, state)
-        run = Run(
-            name or f"run-{next(_numbers)}",
-            log,
-            options.model,
-            options.max_steps,
-            options.concurrency,
-        )
-        started = perf_counter()
-        error: Exception | None = None
-        outer = here.set(None)
-        run.emit("", "run.start", flow.name)
+        values = None if state is None else _start_values(flow, state)
+        if options.store is None:
+            if values is None:
+                raise GraphError("a run needs a state to start with, or a store to resume it from")
+            return await _execute(flow, values, options, name or _next_name(), log, None)
+        if name is None:
+            raise GraphError("a recorded run needs a name to resume it by: g.run(..., run='name')")
+        run_log = await options.store.open(name)
+        status = "failed"
         try:
-            await walk(run, flow, Branch(flow.spec, values, is_root=True))
-        except Exception as failure:
-            error = failure
-            run.emit("", "run.error", failure)
-        except BaseException as failure:
-            run.emit("", "run.error", failure)
+            journal = Journal(name, run_log)
+            values = journal.start(flow.spec, values, options.fingerprint, options.is_migrating)
+            result: RunResult[S] = await _execute(flow, values, options, name, log, journal)
+            if result.error is None and not result.waiting:
+                journal.end()
+            status = result.status
+        except asyncio.CancelledError:
+            status = "running"
             raise
         finally:
-            here.reset(outer)
-        final: Any = flow.spec.build(values)
-        if error is None:
-            run.emit("", "run.end", final)
-        timings = {node: Timing(int(num), total) for node, (num, total) in run.timings.items()}
-        seconds = perf_counter() - started
-        return RunResult(final, run.name, log.events, timings, seconds, error)
+            await run_log.close(status)
+        return result
     finally:
         log.close()
 
 
+def _next_name() -> str:
+    return f"run-{next(_numbers)}"
+
+
+async def _execute(
+    flow: Flow,
+    values: dict[str, Any],
+    options: Options,
+    name: str,
+    log: EventLog,
+    journal: Journal | None,
+) -> RunResult[Any]:
+    run = Run(
+        name,
+        log,
+        options.model,
+        options.max_steps,
+        options.concurrency,
+        journal,
+        options.answers,
+    )
+    started = perf_counter()
+    error: Exception | None = None
+    outer = here.set(None)
+    run.emit("", "run.start", flow.name)
+    try:
+        await walk(run, flow, Branch(flow.spec, values, is_root=True))
+        error = run.unasked()
+    except Suspended:
+        error = run.unasked()
+    except Exception as failure:
+        error = failure
+    except BaseException as failure:
+        run.emit("", "run.error", failure)
+        raise
+    finally:
+        here.reset(outer)
+    final: Any = flow.spec.build(values)
+    if error is not None:
+        run.emit("", "run.error", error)
+    elif run.waiting:
+        run.emit("", "run.waiting", dict(run.waiting))
+    else:
+        run.emit("", "run.end", final)
+    timings = {node: Timing(int(num), total) for node, (num, total) in run.timings.items()}
+    return RunResult(
+        final,
+        name,
+        log.events,
+        timings,
+        perf_counter() - started,
+        error,
+        tuple(run.waiting),
+        run.waiting,
+    )
+
+
 async def execute_checked(
-    flow: Flow, state: S, options: Options, name: str | None, check: bool
+    flow: Flow, state: S | None, options: Options, name: str | None, check: bool
 ) -> RunResult[S]:
     """Run a flow; with `check`, a failure is raised instead of returned."""
     result = await execute(flow, state, options, name)
@@ -151,7 +224,12 @@ async def execute_checked(
 
 
 async def execute_all(
-    flow: Flow, states: Iterable[S], options: Options, concurrency: int, check: bool
+    flow: Flow,
+    states: Iterable[S],
+    options: Options,
+    concurrency: int,
+    name: str | None,
+    check: bool,
 ) -> list[RunResult[S]]:
     """Run a flow on many states, some at once. Results in the order of the states."""
     if concurrency < 1:
@@ -161,7 +239,8 @@ async def execute_all(
 
     async def work() -> None:
         for index, state in inputs:  # shared: every worker takes the next one
-            results[index] = await execute_checked(flow, state, options, None, check)
+            own = f"{name}-{index}" if name is not None else None
+            results[index] = await execute_checked(flow, state, options, own, check)
 
     first: BaseException
     try:
@@ -210,7 +289,7 @@ class EventStream(Generic[S]):
     `async with g.stream(...) as events:` early cancels it.
     """
 
-    def __init__(self, flow: Flow, state: S, options: Options, name: str | None) -> None:
+    def __init__(self, flow: Flow, state: S | None, options: Options, name: str | None) -> None:
         self._log = EventLog(options.on_event)
         self._num_seen = 0
         self._start: Callable[[], Coroutine[Any, Any, RunResult[S]]] = lambda: execute(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_json
 
 from agentloop.drafts import draft_class, open_draft
 from agentloop.errors import StateError
@@ -27,7 +28,21 @@ class StateSpec(Generic[S]):
         check_state(state)
         self.state = state
         self.reducers = reducers_of(state)
+        self._adapters: dict[str, TypeAdapter[Any]] = {}
         self._draft = draft_class(state, self.reducers)
+
+    def decode(self, field: str, value: object) -> Any:
+        """A field's value, or a recorded write to it, from JSON data.
+
+        Raises:
+            KeyError: The state has no such field.
+            pydantic.ValidationError: The value is not of the field's type.
+        """
+        adapter = self._adapters.get(field)
+        if adapter is None:
+            annotation: Any = self.state.model_fields[field].annotation
+            adapter = self._adapters[field] = TypeAdapter(annotation)
+        return adapter.validate_json(to_json(value))
 
     def draft(self, values: dict[str, Any], node: str) -> S:
         """A draft that reads the values and records what the node writes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 import jsonschema
@@ -14,7 +14,7 @@ import jsonschema.validators
 from pydantic import ValidationError
 from referencing import Registry
 
-from agentloop.context import keyed
+from agentloop.context import Call, Effect, make_call
 from agentloop.drafts import shorten
 from agentloop.errors import GraphBuildError, ToolError
 from agentloop.flow import is_async
@@ -23,7 +23,6 @@ from agentloop.signatures import Signature, read_signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Effect = Literal["none", "once", "idempotent"]
 _MESSAGE_LENGTH = 400
 
 
@@ -138,13 +137,29 @@ class Tool(Generic[P, R]):
                 result = await asyncio.to_thread(signature.call, *positional, **named)
                 return await result if inspect.isawaitable(result) else result
 
-        result = await keyed("tool", self.name, dict(request), make)
-        if signature.result is None:
-            return cast(R, result)
-        try:
-            return cast(R, signature.result.validate_python(result))
-        except ValidationError as error:
-            raise self._refusal(error, "its result does not fit its return annotation") from error
+        adapter = signature.result
+        if adapter is None:
+            return cast(R, await make_call(Call("tool", self.name, request, make, self.effect)))
+
+        async def make_checked() -> Any:
+            result = await make()
+            try:
+                return adapter.validate_python(result)
+            except ValidationError as error:
+                what = "its result does not fit its return annotation"
+                raise self._refusal(error, what) from error
+
+        return await make_call(
+            Call(
+                "tool",
+                self.name,
+                request,
+                make_checked,
+                self.effect,
+                encode=lambda result: adapter.dump_python(result, mode="json"),
+                decode=adapter.validate_python,
+            )
+        )
 
     def _gate(self) -> asyncio.Semaphore | _Open:
         if self._limit is None:

@@ -1,0 +1,169 @@
+"""Where recorded runs live: the protocol of a store, and one that keeps them in memory.
+
+A store knows rows, not what they mean. It holds append-only rows per run, gives each run at most
+one writer at a time, and can say when everything appended so far is safe.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from agentloop.errors import JournalError, RunBusyError
+
+
+class Row(NamedTuple):
+    """One thing that was recorded.
+
+    Attributes:
+        path: The place in the run.
+        kind: What it is: `start`, `patch`, `call`, ...
+        data: JSON.
+    """
+
+    path: str
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a store knows of a run without reading its rows.
+
+    Attributes:
+        name: The run's name.
+        status: `running` (or killed while it was), `waiting`, `failed`, `done`.
+        num_rows: Rows recorded.
+        updated_s: When its status last changed, in seconds since 1970.
+    """
+
+    name: str
+    status: str
+    num_rows: int
+    updated_s: float
+
+
+class RunLog(Protocol):
+    """The one writer of a run."""
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The rows that were there when it was opened."""
+        ...
+
+    def append(self, row: Row) -> None:
+        """Record a row, soon; does not wait."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until every row appended so far would survive a crash.
+
+        Raises:
+            RunBusyError: Somebody else has taken the run over.
+            JournalError: The rows could not be written.
+        """
+        ...
+
+    async def close(self, status: str) -> None:
+        """Flush, note how the run stands, and let others write."""
+        ...
+
+
+class Store(Protocol):
+    """A place for recorded runs."""
+
+    async def open(self, run: str) -> RunLog:
+        """Become the writer of a run, new or old.
+
+        Raises:
+            RunBusyError: Another writer, alive, has it.
+        """
+        ...
+
+    def runs(self) -> list[RunInfo]:
+        """All runs, the one that changed last first."""
+        ...
+
+    def rows(self, run: str) -> list[Row]:
+        """The rows of a run, without becoming its writer.
+
+        Raises:
+            JournalError: There is no such run.
+        """
+        ...
+
+    def delete(self, run: str) -> None:
+        """Forget a run.
+
+        Raises:
+            JournalError: There is no such run.
+            RunBusyError: It has a writer.
+        """
+        ...
+
+
+@dataclass
+class _Kept:
+    rows: list[Row] = field(default_factory=lambda: [])
+    status: str = "running"
+    is_open: bool = False
+    updated_s: float = field(default_factory=time.time)
+
+
+class MemoryStore:
+    """Runs that are forgotten with the process; for tests, and for `ask` within one process."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Kept] = {}
+        self._lock = threading.Lock()
+
+    async def open(self, run: str) -> RunLog:
+        """Become the writer of a run, new or old."""
+        with self._lock:
+            kept = self._runs.setdefault(run, _Kept())
+            if kept.is_open:
+                raise RunBusyError(f"run {run!r} is being written; wait for it or use another name")
+            kept.is_open = True
+            kept.status = "running"
+            return _MemoryLog(kept)
+
+    def runs(self) -> list[RunInfo]:
+        """All runs, the one that changed last first."""
+        found = [RunInfo(n, k.status, len(k.rows), k.updated_s) for n, k in self._runs.items()]
+        return sorted(found, key=lambda info: info.updated_s, reverse=True)
+
+    def rows(self, run: str) -> list[Row]:
+        """The rows of a run."""
+        return list(self._kept(run).rows)
+
+    def delete(self, run: str) -> None:
+        """Forget a run."""
+        if self._kept(run).is_open:
+            raise RunBusyError(f"run {run!r} is being written; delete it when it is not")
+        del self._runs[run]
+
+    def _kept(self, run: str) -> _Kept:
+        kept = self._runs.get(run)
+        if kept is None:
+            raise JournalError(f"there is no run {run!r}; there are {sorted(self._runs)[:10]}")
+        return kept
+
+
+class _MemoryLog:
+    def __init__(self, kept: _Kept) -> None:
+        self.rows: Sequence[Row] = list(kept.rows)
+        self._kept = kept
+
+    def append(self, row: Row) -> None:
+        self._kept.rows.append(row)
+
+    async def flush(self) -> None:
+        return None
+
+    async def close(self, status: str) -> None:
+        self._kept.status = status
+        self._kept.updated_s = time.time()
+        self._kept.is_open = False

@@ -131,5 +131,5 @@ def _chunks(
     for start, end, page, last_page in rows:
         if not 0 <= start < end <= length:
             yield f"chunk [{start}:{end}] lies outside its text of {length} characters"
-        if pages is not None and not 1 <= page <= last_page <= pages:
+        if pages is not None and not 1 <= (page or 0) <= (last_page or 0) <= pages:
             yield f"chunk [{start}:{end}] is on pages {page}-{last_page} of {pages}"

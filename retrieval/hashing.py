@@ -13,9 +13,7 @@ from agentloop.retrieval.embedder import Vectors, unit_rows
 
 
 class HashingEmbedder:
-    """Texts that share words have a high cosine; nothing is learned, and nothing is random.
-
-    Source: Weinberger et al., "Feature Hashing for Large Scale Multitask Learning", 2009.
+    """Texts that share words have a cosine above 0; nothing is learned, and nothing is random.
 
     Attributes:
         dimension: Width D of a vector.
@@ -42,8 +40,7 @@ class HashingEmbedder:
         rows = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
             for term in self._analyser.terms(text):
-                digest = zlib.crc32(f"{self._salt}{term}".encode())
-                row[digest % self.dimension] += 1.0 if digest >> 31 else -1.0
+                row[zlib.crc32(f"{self._salt}{term}".encode()) % self.dimension] += 1.0
         return unit_rows(rows)
 
     def embed_query(self, text: str) -> Vectors:

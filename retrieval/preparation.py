@@ -118,7 +118,6 @@ def name_in_words(path: str) -> str:
 
 
 def context_of(title: str, chunk: Chunk, text: str) -> str:
-    """Title and headings that a chunk lies under, without those its own text begins with."""
-    names = [title, *chunk.headings]
-    head = text[: 2 * sum(map(len, names)) + 80]
-    return ". ".join(name for name in dict.fromkeys(names) if name not in head)
+    """Title and headings that a chunk lies under, without those on a line of its own text."""
+    own = {line.strip("#=- \t") for line in text.split("\n")}
+    return ". ".join(name for name in dict.fromkeys([title, *chunk.headings]) if name not in own)

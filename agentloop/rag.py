@@ -1,0 +1,185 @@
+"""Answers from documents: search, read, and quote the words that show it.
+
+```python
+with Index.open("notes.index") as index:
+    index.sync("notes")
+    found = await answer(index, lm, "When was the bridge built?")
+found.text, [citation.place for citation in found.citations]
+```
+
+An answer is a span of one stored sentence and is cited with that sentence, or it is None. The model
+cannot write anything else, whatever the documents say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentloop.citations import Citation, cite
+from agentloop.errors import AgentLoopError
+from agentloop.model.prompts import reading_answer, reading_messages
+from agentloop.model_calls import Generation, Model, current_model, generate
+from agentloop.passages import Passage, Sentence, choose_passages
+from agentloop.retrieval import Hit, Index
+
+DEFAULT_TOP_K = 3
+MAX_TOKENS = 128
+"""Tokens of an answer with its quote, at most: one canvas of the default model."""
+ROOM_FOR_ANSWER = 24
+"""Tokens beside the quote: the answer itself."""
+BYTES_PER_TOKEN = 3
+"""A careful guess, for models that do not show their tokenizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the documents say to a question.
+
+    Attributes:
+        question: The question.
+        text: The answer, None if it is not in the passages that were read.
+        span: Where the answer itself stands, None without one.
+        citations: The sentences that show it; empty without an answer.
+        hits: What the search found, best first.
+        passages: What of it the model read.
+        generation: The model's part, None where nothing was found to be read.
+        search_s: Seconds that the search took.
+        total_s: Seconds in all.
+    """
+
+    question: str
+    text: str | None
+    span: Citation | None
+    citations: tuple[Citation, ...]
+    hits: tuple[Hit, ...]
+    passages: tuple[Passage, ...]
+    generation: Generation | None
+    search_s: float
+    total_s: float
+
+    @property
+    def num_steps(self) -> int:
+        """Passes of the network."""
+        return 0 if self.generation is None else self.generation.num_steps
+
+    def to_json(self) -> dict[str, Any]:
+        """A form that `json.dumps` takes."""
+        return {
+            "question": self.question,
+            "answer": self.text,
+            "span": None if self.span is None else self.span.to_json(),
+            "citations": [citation.to_json() for citation in self.citations],
+            "passages": [
+                {"path": p.hit.path, "start": p.start, "end": p.end, "shown": p.text}
+                for p in self.passages
+            ],
+            "steps": self.num_steps,
+            "milliseconds": round(1000 * self.total_s, 1),
+            "search_milliseconds": round(1000 * self.search_s, 1),
+        }
+
+
+async def answer(
+    index: Index,
+    model: Model | None,
+    question: str,
+    *,
+    top_k: int = DEFAULT_TOP_K,
+    paths: str | Sequence[str] = (),
+    effort: str = "medium",
+    temperature: float = 0.0,
+    seed: int | None = None,
+) -> Answer:
+    """Answer a question from the documents of an index.
+
+    Args:
+        index: Where to search.
+        model: Who reads. None, inside a node, is the model of the run, and the call is then part of
+            the run.
+        question: The question.
+        top_k: How many passages to read, at most.
+        paths: Only documents whose path matches, as in `Index.search`.
+        effort: How many passes the model may take: a name the model knows.
+        temperature: 0 for the likeliest answer.
+        seed: Of the random choices, above temperature 0.
+
+    Raises:
+        AgentLoopError: The question is empty.
+        RetrievalError: The search failed, or a document changed under it.
+        ModelError: The model refuses the request; `ContextLengthError` for too long a question.
+    """
+    if not question.strip():
+        raise AgentLoopError("the question is empty; ask something")
+    began = time.perf_counter()
+    hits = await index.asearch(question, top_k, paths=paths)
+    search_s = time.perf_counter() - began
+    passages = choose_passages(hits, question)
+    if not passages:
+        spent = time.perf_counter() - began
+        return Answer(question, None, None, (), tuple(hits), (), None, search_s, spent)
+    generation = await _read(model, passages, question, effort, temperature, seed)
+    span, quotes = _located(index, passages, generation.value)
+    return Answer(
+        question=question,
+        text=generation.value["answer"],
+        span=span,
+        citations=quotes,
+        hits=tuple(hits),
+        passages=tuple(passages),
+        generation=generation,
+        search_s=search_s,
+        total_s=time.perf_counter() - began,
+    )
+
+
+async def _read(
+    model: Model | None,
+    passages: Sequence[Passage],
+    question: str,
+    effort: str,
+    temperature: float,
+    seed: int | None,
+) -> Generation:
+    """The model's answer from some passages."""
+    from agentloop.cited_answer import CitedAnswer  # brings numpy, so only when needed
+
+    sentences = [sentence.text for passage in passages for sentence in passage.sentences]
+    messages = reading_messages([passage.text for passage in passages], question)
+    constraint = CitedAnswer(sentences)
+    settings: dict[str, Any] = {"effort": effort, "temperature": temperature, "seed": seed}
+    settings["max_tokens"] = _max_tokens(model or current_model(), sentences)
+    if model is None:
+        return await generate(messages, constraint, name="answer", **settings)
+    return await model.generate(messages, constraint=constraint, **settings)
+
+
+def _max_tokens(model: Model, sentences: Sequence[str]) -> int:
+    """Room for the longest sentence, its answer, and the JSON around them."""
+    tokenizer: Any = getattr(model, "tokenizer", None)
+    texts = [reading_answer("", [sentence]) for sentence in sentences]
+    if tokenizer is None:
+        longest = max(len(text.encode()) // BYTES_PER_TOKEN for text in texts)
+    else:
+        longest = max(len(encoded.ids) for encoded in tokenizer.encode_batch(texts))
+    return min(MAX_TOKENS, longest + ROOM_FOR_ANSWER)
+
+
+def _located(
+    index: Index, passages: Sequence[Passage], value: dict[str, Any]
+) -> tuple[Citation | None, tuple[Citation, ...]]:
+    """Where an answer and its quotes stand in the documents."""
+    from agentloop.cited_answer import find_answer
+
+    if value["answer"] is None:
+        return None, ()
+    quoted = [_sentence(passages, quote) for quote in value["quotes"]]
+    start, end = find_answer(quoted[0].text, value["answer"])
+    return cite(index, quoted[0], start, end), tuple(cite(index, each) for each in quoted)
+
+
+def _sentence(passages: Sequence[Passage], text: str) -> Sentence:
+    """The first shown sentence of a text."""
+    return next(s for passage in passages for s in passage.sentences if s.text == text)

@@ -7,7 +7,8 @@ sum over the classes that join them; it knows nothing of tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,27 @@ class Lattice:
             return _log_backward(lattice, start)
         return lattice
 
+    def log_plain_total(self, start: int) -> float:
+        """Log of the summed weight of all paths under the plain product of `set_sums`."""
+        automaton = self.automaton
+        onward = self.live[-1].astype(np.float64)
+        log_scale = log_highest = 0.0
+        for i in range(len(self.steps) - 1, -1, -1):
+            row = self.set_sums[i].take(automaton.pair_set)
+            row *= onward.take(automaton.pair_target)
+            onward = np.add.reduceat(row, automaton.pair_offsets[:-1])
+            highest = float(onward.max())
+            if highest == 0.0:
+                log_scale = -np.inf
+                break
+            onward /= highest
+            log_scale += math.log(highest)
+            log_highest = max(log_highest, log_scale)
+        total = math.log(onward[start]) + log_scale if onward[start] > 0 else -np.inf
+        if total >= log_highest - _TRUSTED_NATS:
+            return total
+        return _log_backward(replace(self, norms=np.ones_like(self.norms)), start).log_total
+
     def state_marginals(self, start: int) -> Floats:
         """Probability (L + 1, S) of every state at every boundary."""
         automaton = self.automaton
@@ -185,7 +207,7 @@ def _normalise(
 ) -> None:
     """Weights of the pairs with a live target into `out`, their sums by source into `sums`."""
     set_sums.take(automaton.pair_set, out=out, mode="clip")
-    out *= live.take(automaton.pair_target)
+    out *= live.astype(np.float64).take(automaton.pair_target)
     np.add.reduceat(out, automaton.pair_offsets[:-1], out=sums)
 
 

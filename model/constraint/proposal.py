@@ -12,6 +12,7 @@ from agentloop.model.constraint.class_weights import ClassWeights
 from agentloop.model.constraint.lattice import Lattice
 from agentloop.model.constraint.segments import draw
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 PathScore = Literal["states", "tokens"]
 
@@ -21,14 +22,12 @@ class Proposal:
     """A text on the canvas and its path.
 
     Attributes:
-        tokens: (L,) int64, ends of text from `end` on.
+        tokens: (L,) int64; the end of text is repeated after it.
         states: (L + 1,) int64, the state at each boundary.
-        end: Position of the end of text; L if there is none, -1 if it came before this canvas.
     """
 
     tokens: NDArray[np.int64]
     states: NDArray[np.int64]
-    end: int
 
 
 def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: PathScore) -> Proposal:
@@ -40,8 +39,8 @@ def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: Pat
     else:
         scores = automaton.max_sets(weights.log_maxima)
 
-    pairs = np.array(lattice.best_pairs(scores, start))
-    states = _states(lattice, pairs)
+    pairs = np.array(lattice.best_pairs(scores, start), np.int64)
+    states = np.append([start], automaton.pair_target[pairs]).astype(np.int64)
     tokens = weights.tokens.copy()
     open_positions = np.flatnonzero(weights.masked & (states[:-1] != automaton.done))
     sets = automaton.pair_set[pairs[open_positions]]
@@ -50,14 +49,14 @@ def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: Pat
 
 
 def drawn_proposal(
-    lattice: Lattice, weights: ClassWeights, start: int, generator: np.random.Generator
+    lattice: Lattice, weights: ClassWeights, start: int, uniforms: Floats
 ) -> Proposal:
-    """An exact draw from the posterior; three uniform numbers a position, whatever it holds."""
+    """An exact draw from the posterior, by uniform numbers (3, L) in [0, 1)."""
     automaton = lattice.automaton
-    for_pair, for_class, for_token = generator.random((3, len(weights.tokens)))
+    for_pair, for_class, for_token = uniforms
 
-    pairs = np.array(lattice.draw_pairs(for_pair, start))
-    states = _states(lattice, pairs)
+    pairs = np.array(lattice.draw_pairs(for_pair, start), np.int64)
+    states = np.append([start], automaton.pair_target[pairs]).astype(np.int64)
     tokens = weights.tokens.copy()
     for i in np.flatnonzero(weights.masked & (states[:-1] != automaton.done)).tolist():
         classes = automaton.classes_of(int(pairs[i]))
@@ -66,18 +65,11 @@ def drawn_proposal(
     return _ended(lattice, weights, tokens, states)
 
 
-def _states(lattice: Lattice, pairs: Ints) -> Ints:
-    automaton = lattice.automaton
-    passed = np.append(automaton.pair_source[pairs], automaton.pair_target[pairs[-1:]])
-    return passed.astype(np.int64)
-
-
 def _ended(lattice: Lattice, weights: ClassWeights, tokens: Ints, states: Ints) -> Proposal:
-    """Find the end of text, and repeat it on the masked positions after it."""
+    """Repeat the end of text on the masked positions after it."""
     automaton = lattice.automaton
     ended = states == automaton.done
-    end = int(np.argmax(ended)) - 1 if ended[-1] else len(tokens)
-    written = 0 <= end < len(tokens)
-    tail = tokens[end] if written else automaton.tokens_of(automaton.eos_class)[0]
-    tokens[weights.masked & ended[:-1]] = tail
-    return Proposal(tokens, states, end)
+    end = int(np.argmax(ended)) - 1
+    if ended[-1] and end >= 0:
+        tokens[weights.masked & ended[:-1]] = tokens[end]
+    return Proposal(tokens, states)

@@ -127,6 +127,22 @@ class TokenAutomaton:
         found: NDArray[np.bool_] = (self._set_keys[at] == wanted) & (classes >= 0)
         return found
 
+    @cached_property
+    def _targets(self) -> dict[tuple[int, int], int]:
+        return {}
+
+    def follow(self, state: int, token_class: int) -> int:
+        """The state that a class leads to from a state; -1 if it is not allowed there."""
+        known = self._targets.get((state, token_class))
+        if known is None:
+            lo, hi = self.pair_offsets[state : state + 2].tolist()
+            pairs = np.arange(lo, hi)
+            classes = np.full(len(pairs), token_class, np.int32)
+            found = pairs[self.has_class(self.pair_set[pairs], classes)]
+            known = int(self.pair_target[found[0]]) if len(found) else -1
+            self._targets[state, token_class] = known
+        return known
+
     def tokens_of_set(self, class_set: int) -> Ints:
         """Token ids of all classes of a set."""
         lo, hi = self.set_offsets[class_set : class_set + 2]

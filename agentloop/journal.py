@@ -3,6 +3,9 @@
 A node that is through has a row with its patch and choice; a call inside a node has one with its
 result. Resuming walks the graph as before and takes recorded patches without calling the node;
 a node that was interrupted runs again, but its recorded calls give what they gave.
+
+Everything is recorded as JSON: what a type's JSON form loses (infinity inside a pydantic model) is
+lost here as well.
 """
 
 from __future__ import annotations
@@ -172,7 +175,13 @@ class Journal:
                 f"it is {asked}; what a node asks may depend only on its state and on the results "
                 "of its calls (use now() and random() instead of a clock and a generator)"
             )
-        return (call.decode(entry.get("result")),)
+        try:
+            return (call.decode(entry.get("result")),)
+        except (ValueError, KeyError, TypeError, GraphError) as error:
+            raise JournalError(
+                f"run {self.run!r}: the recorded result of {call.name} at {path} is not valid: "
+                f"{error}"
+            ) from error
 
     def record_result(self, path: str, call: Call[Any], result: object) -> None:
         """Record what a call gave."""

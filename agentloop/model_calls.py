@@ -119,7 +119,6 @@ async def generate(
         temperature: 0 for the likeliest answer.
         seed: Of the random choices, above temperature 0.
     """
-    chosen = model or current_model()
     settings: dict[str, Any] = {"effort": effort, "max_tokens": max_tokens}
     settings |= {"temperature": temperature, "seed": seed}
     request = {"messages": messages, "constraint": _description(constraint), **settings}
@@ -127,7 +126,7 @@ async def generate(
         "llm",
         name,
         request,
-        lambda: chosen.generate(
+        lambda: (model or current_model()).generate(
             messages,
             constraint=constraint,
             effort=effort,

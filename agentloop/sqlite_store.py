@@ -27,19 +27,18 @@ from agentloop.stores import Row, RunInfo, RunLog
 T = TypeVar("T")
 FORMAT = 1
 _GROUP = 1000  # most rows of one transaction
+_SHIFT = 32  # a row's id is its run's number, shifted, plus its own: no second index is needed
 _SCHEMA = """
 create table if not exists run (
-    id integer primary key, name text not null unique, status text not null,
+    id integer primary key autoincrement, name text not null unique, status text not null,
     updated real not null, writer integer not null, process text not null);
 create table if not exists row (
-    run integer not null, number integer not null, path text not null, kind text not null,
-    data blob not null, primary key (run, number)) without rowid;
+    id integer primary key, path text not null, kind text not null, data blob not null);
 """
 
 
 class _Append(NamedTuple):
-    run: int
-    number: int
+    id: int
     path: str
     kind: str
     data: bytes
@@ -110,13 +109,13 @@ class SQLiteStore:
         return self._ask(lambda db: _rows(db, _find(db, run)[0])).result()
 
     def delete(self, run: str) -> None:
-        """Forget a run, and give its space back to the file."""
+        """Forget a run; its space in the file goes to later ones."""
 
         def work(db: sqlite3.Connection) -> None:
             number, process = _find(db, run)
             if process and self._is_alive(process):
                 raise RunBusyError(f"run {run!r} is being written; delete it when it is not")
-            db.execute("delete from row where run = ?", (number,))
+            db.execute("delete from row where id between ? and ?", _span(number))
             db.execute("delete from run where id = ?", (number,))
 
         self._ask(work).result()
@@ -215,8 +214,8 @@ class SQLiteStore:
             found = db.execute("select writer from run where id = ?", (log.number,)).fetchone()
             if found is None or found[0] != log.writer:
                 log.failure = RunBusyError(f"run {log.name!r} was taken over by another writer")
-        valid = [row[:5] for row in rows if row.log.failure is None]
-        db.executemany("insert into row values (?, ?, ?, ?, ?)", valid)
+        valid = [row[:4] for row in rows if row.log.failure is None]
+        db.executemany("insert into row values (?, ?, ?, ?)", valid)
 
     def _claim(self, db: sqlite3.Connection, run: str) -> _SQLiteLog:
         now = time.time()
@@ -266,10 +265,10 @@ class _SQLiteLog:
         self.writer = writer
         self.failure: JournalError | None = None
         self._store = store
-        self._next = len(rows)
+        self._next = (number << _SHIFT) + len(rows)
 
     def append(self, row: Row) -> None:
-        self._store.append(_Append(self.number, self._next, *row, self))
+        self._store.append(_Append(self._next, *row, self))
         self._next += 1
 
     async def flush(self) -> None:
@@ -302,7 +301,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     db.execute("pragma synchronous = full")
     (found,) = db.execute("pragma user_version").fetchone()
     tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
-    if found not in (0, FORMAT) or (found == 0 and tables - {"run", "row"}):
+    if found not in (0, FORMAT) or (found == 0 and tables - {"run", "row", "sqlite_sequence"}):
         db.close()
         raise JournalError(
             f"{path} is not a journal of this version (found format {found}, expected {FORMAT}); "
@@ -324,14 +323,19 @@ def _find(db: sqlite3.Connection, run: str) -> tuple[int, str]:
 
 
 def _rows(db: sqlite3.Connection, number: int) -> list[Row]:
-    query = "select path, kind, data from row where run = ? order by number"
-    return [Row(*found) for found in db.execute(query, (number,))]
+    query = "select path, kind, data from row where id between ? and ? order by id"
+    return [Row(*found) for found in db.execute(query, _span(number))]
+
+
+def _span(run: int) -> tuple[int, int]:
+    """The first and the last id that rows of a run can have."""
+    return run << _SHIFT, ((run + 1) << _SHIFT) - 1
 
 
 def _run_infos(db: sqlite3.Connection) -> list[RunInfo]:
     query = (
-        "select name, status, (select count(*) from row where run = run.id), updated "
-        "from run order by updated desc, id desc"
+        f"select name, status, (select count(*) from row where row.id between run.id << {_SHIFT} "
+        f"and ((run.id + 1) << {_SHIFT}) - 1), updated from run order by updated desc, id desc"
     )
     return [RunInfo(*found) for found in db.execute(query)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -103,6 +103,24 @@ class Store(Protocol):
             RunBusyError: It has a writer.
         """
         ...
+
+
+def prune(store: Store, *, older_than_s: float, statuses: Collection[str] = ("done",)) -> list[str]:
+    """Forget runs that have not changed for a while.
+
+    Args:
+        store: The store.
+        older_than_s: Seconds since a run last changed.
+        statuses: How the runs to forget stand.
+
+    Returns:
+        The names of the runs forgotten.
+    """
+    limit = time.time() - older_than_s
+    old = [r.name for r in store.runs() if r.status in statuses and r.updated_s <= limit]
+    for name in old:
+        store.delete(name)
+    return old
 
 
 @dataclass

@@ -24,11 +24,12 @@ class Parser:
 
     Attributes:
         limits: What one file may cost.
+        process: The process at work, None before the first file and after a failure.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._pump: threading.Thread | None = None
 
@@ -62,7 +63,7 @@ class Parser:
 
     def close(self) -> None:
         """End the process."""
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is None:
             return
         process.kill()
@@ -75,8 +76,8 @@ class Parser:
                     pipe.close()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._process.poll() is None:
-            return self._process
+        if self.process is not None and self.process.poll() is None:
+            return self.process
         self.close()
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "agentloop.retrieval.parser_worker"],
@@ -87,7 +88,7 @@ class Parser:
         answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._pump = threading.Thread(target=_pump, args=(process.stdout, answers), daemon=True)
         self._pump.start()
-        self._process, self._answers = process, answers
+        self.process, self._answers = process, answers
         if not answers.get(timeout=_START_S):
             self.close()
             raise RetrievalError(

@@ -6,13 +6,14 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from agentloop.errors import DocumentError, IndexCorruptError, RetrievalError
 from agentloop.retrieval import HashingEmbedder, Index, Limits, SyncReport
+from agentloop.retrieval.embedder import Vectors
 
 MakePdf = Callable[..., bytes]
 BIRDS = "# Birds\n\nThe kestrel hovers over the meadow.\n\n## Owls\n\nOwls hunt at night.\n"
@@ -36,9 +37,9 @@ class CountingEmbedder(HashingEmbedder):
 
     num_passages = 0
 
-    def embed_passages(self, texts: object) -> object:  # type: ignore[override]  # only counts
-        self.num_passages += len(texts)  # type: ignore[arg-type]  # see above
-        return super().embed_passages(texts)  # type: ignore[arg-type]  # see above
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        self.num_passages += len(texts)
+        return super().embed_passages(texts)
 
 
 def test_hits_are_exact_slices_with_their_place(index: Index, docs: Path) -> None:

@@ -55,9 +55,9 @@ def test_a_dead_parser_is_replaced(docs: Path) -> None:
     (docs / "quick.txt").write_text("quick")
     with Parser(Limits()) as parser:
         parser.parse(docs / "quick.txt")
-        assert parser._process is not None
-        parser._process.kill()
-        parser._process.wait()
+        assert parser.process is not None
+        parser.process.kill()
+        parser.process.wait()
         assert parser.parse(docs / "quick.txt").status == "indexed"
 
 

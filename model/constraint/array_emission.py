@@ -62,59 +62,70 @@ class ArrayEmission:
             stack.extend(target for target in targets if target is not None)
 
     def _write(self, live: set[Asked]) -> Piece:
-        options = self.emitter.options
-        builder = Builder(options.max_states)
-        outcomes: dict[Outcome, int] = {}
-        hubs: dict[Asked, int] = {}
-        items: dict[Asked, int] = {}
-        todo: list[Asked] = []
+        return _ArrayWriter(self, live).write()
 
-        def close(source: int, state: Asked) -> None:
-            ending = self.endings[state]
-            if ending is not None:
-                label = outcomes.setdefault(ending, len(outcomes))
-                builder.arc(gap(builder, options, source, b""), CLOSE, exit_of(label))
 
-        def hub(state: Asked | None) -> int | None:
-            """Where an item has just ended."""
-            if state is None or state not in live:
-                return None
-            if state not in hubs:
-                hubs[state] = builder.state()
-                todo.append(state)
-            return hubs[state]
+class _ArrayWriter:
+    """Writes one array whose states are explored."""
 
-        def item(state: Asked) -> int | None:
-            """Where an item begins."""
-            if state not in items:
-                edge = self.edges[state]
-                begin = builder.state()
-                exits = [hub(target) for target in edge.targets] if edge else []
-                written = edge is not None and place(builder, edge.piece.fragment, begin, exits)
-                items[state] = begin if written else -1
-            return items[state] if items[state] >= 0 else None
+    def __init__(self, emission: ArrayEmission, live: set[Asked]) -> None:
+        self.emission = emission
+        self.live = live
+        self.options = emission.emitter.options
+        self.builder = Builder(self.options.max_states)
+        self.outcomes: dict[Outcome, int] = {}
+        self.hubs: dict[Asked, int] = {}
+        self.items: dict[Asked, int | None] = {}
+        self.todo: list[Asked] = []
 
+    def write(self) -> Piece:
+        """The piece of the array with its brackets."""
+        start, builder = self.emission.start, self.builder
         inside = builder.state()
         builder.arc(0, OPEN, inside)
-        after = gap(builder, options, inside, b"")
-        ending = self.endings[self.start]
-        if ending is not None:
-            label = outcomes.setdefault(ending, len(outcomes))
-            builder.arc(after, CLOSE, exit_of(label))
-        first = item(self.start)
+        after = gap(builder, self.options, inside, b"")
+        self._close(after, start)
+        first = self._item(start)
         if first is not None:
             builder.end(after, first)
-        while todo:
-            state = todo.pop()
-            source = hubs[state]
-            close(source, state)
-            if item(state) is not None:
-                comma = builder.state()
-                builder.arc(source, COMMA, comma)
-                begin = item(state)
-                assert begin is not None
-                builder.end(gap(builder, options, comma, b" "), begin)
-        return Piece(builder.finish(), tuple(outcomes))
+        while self.todo:
+            self._write_hub(self.todo.pop())
+        return Piece(builder.finish(), tuple(self.outcomes))
+
+    def _close(self, source: int, state: Asked) -> None:
+        ending = self.emission.endings[state]
+        if ending is not None:
+            label = self.outcomes.setdefault(ending, len(self.outcomes))
+            self.builder.arc(source, CLOSE, exit_of(label))
+
+    def _write_hub(self, state: Asked) -> None:
+        source, builder = self.hubs[state], self.builder
+        if self.emission.endings[state] is not None:
+            self._close(gap(builder, self.options, source, b""), state)
+        begin = self._item(state)
+        if begin is not None:
+            comma = builder.state()
+            builder.arc(source, COMMA, comma)
+            builder.end(gap(builder, self.options, comma, b" "), begin)
+
+    def _hub(self, state: Asked | None) -> int | None:
+        """Where an item has just ended."""
+        if state is None or state not in self.live:
+            return None
+        if state not in self.hubs:
+            self.hubs[state] = self.builder.state()
+            self.todo.append(state)
+        return self.hubs[state]
+
+    def _item(self, state: Asked) -> int | None:
+        """Where an item begins, None if none may follow."""
+        if state not in self.items:
+            edge = self.emission.edges[state]
+            begin = self.builder.state()
+            exits = [self._hub(target) for target in edge.targets] if edge else []
+            written = edge is not None and place(self.builder, edge.piece.fragment, begin, exits)
+            self.items[state] = begin if written else None
+        return self.items[state]
 
 
 def _restricted(state: Asked, options: CompileOptions) -> Asked:

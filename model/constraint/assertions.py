@@ -1,7 +1,7 @@
 """Assertions about strings, numbers, arrays and objects: how each is read, step by step.
 
-Scalars have an automaton. Containers have a step instead: what they ask of the next item or property,
-and what is left of them once the answer is known. Nothing here knows JSON Schema or bytes.
+Scalars have an automaton. Containers have a step instead: what they ask of the next item or
+property, and what is left of them once the answer is known. Nothing here knows JSON Schema or bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Protocol
+
+from typing_extensions import override
 
 from agentloop.model.constraint import numerals
 from agentloop.model.constraint.characters import CharDfa, of_length, of_words
@@ -50,9 +52,11 @@ class Words(ScalarAtom):
     kind: ClassVar[Kind] = "string"
     words: frozenset[str]
 
+    @override
     def accepts(self, text: str) -> bool:
         return text in self.words
 
+    @override
     def automaton(self) -> CharDfa:
         return of_words(sorted(self.words))
 
@@ -65,6 +69,7 @@ class Matches(ScalarAtom):
     pattern: str
     is_full_match: bool = False
 
+    @override
     def automaton(self) -> CharDfa:
         return compile_pattern(self.pattern, is_full_match=self.is_full_match)
 
@@ -76,6 +81,7 @@ class HasFormat(ScalarAtom):
     kind: ClassVar[Kind] = "string"
     name: str
 
+    @override
     def automaton(self) -> CharDfa:
         return format_automaton(self.name)
 
@@ -88,9 +94,11 @@ class Length(ScalarAtom):
     lo: int
     hi: int | None
 
+    @override
     def accepts(self, text: str) -> bool:
         return self.lo <= len(text) and (self.hi is None or len(text) <= self.hi)
 
+    @override
     def automaton(self) -> CharDfa:
         return of_length(self.lo, self.hi)
 
@@ -102,9 +110,11 @@ class Numbers(ScalarAtom):
     kind: ClassVar[Kind] = "number"
     words: frozenset[str]
 
+    @override
     def accepts(self, text: str) -> bool:
         return text in self.words
 
+    @override
     def automaton(self) -> CharDfa:
         return of_words(sorted(self.words))
 
@@ -115,9 +125,11 @@ class Integral(ScalarAtom):
 
     kind: ClassVar[Kind] = "number"
 
+    @override
     def accepts(self, text: str) -> bool:
         return "." not in text
 
+    @override
     def automaton(self) -> CharDfa:
         return numerals.any_integer()
 
@@ -129,9 +141,11 @@ class Within(ScalarAtom):
     kind: ClassVar[Kind] = "number"
     bounds: Bounds
 
+    @override
     def accepts(self, text: str) -> bool:
         return self.bounds.holds(Decimal(text))
 
+    @override
     def automaton(self) -> CharDfa:
         return numerals.in_bounds(self.bounds)
 
@@ -143,6 +157,7 @@ class MultipleOf(ScalarAtom):
     kind: ClassVar[Kind] = "number"
     step: Decimal
 
+    @override
     def automaton(self) -> CharDfa:
         return numerals.multiples(self.step)
 
@@ -187,14 +202,17 @@ class Elements(ArrayAtom):
     prefix: tuple[Expr, ...]
     rest: Expr
 
+    @override
     def asks(self) -> tuple[Expr, ...]:
         return (self.prefix[0] if self.prefix else self.rest,)
 
+    @override
     def after(self, truth: Truth) -> Expr:
         if not truth(self.asks()[0]):
             return FALSE
         return elements(self.prefix[1:], self.rest) if self.prefix else self
 
+    @override
     def holds_at_end(self) -> bool:
         return True
 
@@ -213,9 +231,11 @@ class NumItems(ArrayAtom):
     lo: int
     hi: int | None
 
+    @override
     def after(self, truth: Truth) -> Expr:
         return num_items(self.lo - 1, None if self.hi is None else self.hi - 1)
 
+    @override
     def holds_at_end(self) -> bool:
         return self.lo <= 0
 
@@ -235,14 +255,17 @@ class Contains(ArrayAtom):
     lo: int
     hi: int | None
 
+    @override
     def asks(self) -> tuple[Expr, ...]:
         return (self.item,)
 
+    @override
     def after(self, truth: Truth) -> Expr:
         if not truth(self.item):
             return self
         return contains(self.item, self.lo - 1, None if self.hi is None else self.hi - 1)
 
+    @override
     def holds_at_end(self) -> bool:
         return self.lo <= 0
 
@@ -260,13 +283,16 @@ class Distinct(ArrayAtom):
 
     left: tuple[Expr, ...]
 
+    @override
     def asks(self) -> tuple[Expr, ...]:
         return self.left
 
+    @override
     def after(self, truth: Truth) -> Expr:
         rest = tuple(value for value in self.left if not truth(value))
         return Distinct(rest) if len(rest) == len(self.left) - 1 else FALSE
 
+    @override
     def holds_at_end(self) -> bool:
         return True
 
@@ -277,13 +303,16 @@ class Ascending(ArrayAtom):
 
     left: tuple[Expr, ...]
 
+    @override
     def asks(self) -> tuple[Expr, ...]:
         return self.left
 
+    @override
     def after(self, truth: Truth) -> Expr:
         found = [i for i, value in enumerate(self.left) if truth(value)]
         return Ascending(self.left[found[0] + 1 :]) if found else FALSE
 
+    @override
     def holds_at_end(self) -> bool:
         return True
 
@@ -342,25 +371,31 @@ class Shape(ObjectAtom):
     additional: Expr
     is_open: bool
 
+    @override
     def known_keys(self) -> tuple[str, ...]:
         return tuple(key for key, _ in self.properties)
 
+    @override
     def conditions(self) -> tuple[Expr, ...]:
         return tuple(condition for condition, _ in self.patterns)
 
+    @override
     def offers(self) -> Expr | None:
         if self.is_open:
             return TRUE
         return disjunction(*self.conditions()) if self.patterns else None
 
+    @override
     def asks(self, key: KeyFact) -> tuple[Expr, ...]:
         found = [value for name, value in self.properties if name == key.name]
         found += [value for condition, value in self.patterns if key.meets(condition)]
         return (conjunction(*found) if found else self.additional,)
 
+    @override
     def after(self, key: KeyFact, truth: Truth) -> Expr:
         return self if truth(self.asks(key)[0]) else FALSE
 
+    @override
     def holds_at_end(self) -> bool:
         return True
 
@@ -371,15 +406,19 @@ class Required(ObjectAtom):
 
     keys: tuple[str, ...]
 
+    @override
     def known_keys(self) -> tuple[str, ...]:
         return self.keys
 
+    @override
     def after(self, key: KeyFact, truth: Truth) -> Expr:
         return required(tuple(k for k in self.keys if k != key.name))
 
+    @override
     def without(self, key: str) -> Expr:
         return FALSE if key in self.keys else self
 
+    @override
     def holds_at_end(self) -> bool:
         return False
 
@@ -396,9 +435,11 @@ class NumProperties(ObjectAtom):
     lo: int
     hi: int | None
 
+    @override
     def after(self, key: KeyFact, truth: Truth) -> Expr:
         return num_properties(self.lo - 1, None if self.hi is None else self.hi - 1)
 
+    @override
     def holds_at_end(self) -> bool:
         return self.lo <= 0
 
@@ -416,14 +457,18 @@ class KeysAre(ObjectAtom):
 
     key: Expr
 
+    @override
     def conditions(self) -> tuple[Expr, ...]:
         return (self.key,)
 
+    @override
     def offers(self) -> Expr | None:
         return TRUE
 
+    @override
     def after(self, key: KeyFact, truth: Truth) -> Expr:
         return self if key.meets(self.key) else FALSE
 
+    @override
     def holds_at_end(self) -> bool:
         return True

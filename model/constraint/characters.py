@@ -149,7 +149,7 @@ def _mixers(count: int) -> NDArray[np.uint64]:
 
 
 def _scramble(values: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """splitmix64's finaliser: nearby numbers become unrelated ones, so that sums tell sets apart."""
+    """splitmix64's finaliser: nearby numbers become unrelated ones, so sums tell sets apart."""
     z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -157,7 +157,7 @@ def _scramble(values: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def distances(table: Ints, goals: NDArray[np.bool_]) -> Ints:
-    """(S,) int32: steps from each state of a complete table (S, K) to the nearest goal, -1 for none."""
+    """Steps from each state of a complete table (S, K) to the nearest goal, -1 for none: (S,)."""
     num_states, num_classes = table.shape
     order = np.argsort(table, axis=None, kind="stable")
     sources = order // num_classes
@@ -308,7 +308,9 @@ def of_length(lo: int, hi: int | None) -> CharDfa:
     """Texts of lo to hi code points, hi None for no upper bound."""
     last = lo if hi is None else hi + 1
     if last > MAX_STATES:
-        raise StateBudgetError(f"a length bound of {last:,} needs more than {MAX_STATES:,} states")
+        raise StateBudgetError(
+            f"a length bound of {hi or lo:,} needs more than {MAX_STATES:,} states"
+        )
     numbers = np.arange(last + 1, dtype=np.int32)
     table = np.minimum(numbers + 1, last)[:, None]
     accepting = (numbers >= lo) & ((hi is None) | (numbers <= (hi or 0)))

@@ -102,9 +102,7 @@ class TextConstraint(Constraint):
 
     def automaton(self, options: CompileOptions = DEFAULT_OPTIONS) -> Dfa:
         """The byte automaton of the plain text."""
-        return finished(
-            text_fragment(self.text_expression(), options), self, options
-        )
+        return finished(text_fragment(self.text_expression(), options), self, options)
 
     def accepts(self, text: str) -> bool:
         """Whether a plain text is valid."""

@@ -1,7 +1,7 @@
 """A deterministic finite automaton over bytes, stored sparsely.
 
-Every constraint ends as one of these; the lift to tokens reads nothing else. States are numbered from
-0, the start state is 0, and a missing arc leads to the dead state, written -1.
+Every constraint ends as one of these; the lift to tokens reads nothing else. States are numbered
+from 0, the start state is 0, and a missing arc leads to the dead state, written -1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Boolean expressions over assertions about one JSON value.
 
 An assertion (`Atom`) speaks about one kind of value and holds for all others, as JSON Schema's
-keywords do. Expressions are immutable, compared by content and simplified as they are built; that is
-what keeps the states of a half-read object or array few and equal ones shared.
+keywords do. Expressions are immutable, compared by content and simplified as they are built; that
+is what keeps the states of a half-read object or array few and equal ones shared.
 """
 
 from __future__ import annotations

@@ -23,14 +23,14 @@ MAX_VALUES = 200
 """Most values that are listed."""
 
 
-def finite_values(expr: Expr) -> list[None | bool | Decimal | str] | None:
+def finite_values(expr: Expr) -> list[bool | Decimal | str | None] | None:
     """The scalars an expression permits; None if it permits containers or too many values."""
     machine = Machine()
-    found: list[None | bool | Decimal | str] = []
+    found: list[bool | Decimal | str | None] = []
     try:
         if any(machine.at_kind(expr, kind) != FALSE for kind in ("array", "object")):
             return None
-        literals: tuple[tuple[Kind, None | bool], ...] = (
+        literals: tuple[tuple[Kind, bool | None], ...] = (
             ("null", None),
             ("true", True),
             ("false", False),

@@ -1,7 +1,7 @@
 r"""The languages of the `format` keyword.
 
-Each is the grammar of its RFC as an automaton. Where the full grammar is not regular or needs far too
-many states, the language is a subset (`is_exact` is False): what is generated is always valid, what
+Each is the grammar of its RFC as an automaton. Where the full grammar is not regular or needs far
+too many states, the language is a subset (`is_exact` is False): what is generated is always valid, what
 is judged invalid may be merely unusual.
 """
 
@@ -15,7 +15,7 @@ from agentloop.model.constraint.characters import CharDfa, of_length
 from agentloop.model.constraint.pattern import compile_pattern
 
 MAX_HOST_LENGTH = 63
-"""Host names are generated up to this length, which keeps each label and the whole within limits."""
+"""Host names are written up to this length, which keeps each label and the whole in limits."""
 
 _LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 DATE = (

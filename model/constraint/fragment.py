@@ -1,7 +1,7 @@
 """Pieces of a byte automaton with labelled exits, and the builder that stitches them together.
 
-A fragment reads one value from its start state 0 and leaves through an exit that is numbered by what
-was found out about the value. Stitching is deterministic by construction: what may follow a value
+A fragment reads one value from its start state 0 and leaves through an exit that is numbered by
+what was found out about the value. Stitching is deterministic by construction: what may follow a value
 (`,`, `]`, `}`, `"`) never also continues it, so a fragment is copied with its exits renamed and
 nothing is determinised again.
 """
@@ -63,7 +63,7 @@ class Fragment:
         return set((-1 - np.unique(found)).tolist())
 
     def without(self, dropped: set[int]) -> Fragment | None:
-        """The fragment with some exits closed and what then leads nowhere removed; None if empty."""
+        """The fragment with some exits closed and what leads nowhere removed; None if empty."""
         gone = np.array([exit_of(label) for label in dropped], np.int32)
         keep = ~np.isin(self.targets, gone)
         ends = self.ends[~np.isin(self.ends[:, 1], gone)]

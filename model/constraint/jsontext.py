@@ -33,8 +33,8 @@ def _constant(text: str) -> Decimal:
 def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in found if keys.count(key) > 1)
         raise JsonTextError(f"the key {twice!r} comes twice in one object")
     return found
 
@@ -43,7 +43,8 @@ def parse_json(text: str) -> JsonValue:
     """The value of a JSON text.
 
     Raises:
-        JsonTextError: It is not JSON, repeats a key, nests too deeply or holds half a surrogate pair.
+        JsonTextError: It is not JSON, repeats a key, nests too deeply or holds half a pair of
+            surrogates.
     """
     try:
         value: JsonValue = json.loads(

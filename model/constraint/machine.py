@@ -1,8 +1,8 @@
 """The machine that reads one JSON value under several expressions at once.
 
 What is asked of a value is an expression that must hold (`must`) and others whose truth is to be
-found out (`goals`). Reading a container asks the same of its parts, so the machine is a deterministic
-automaton with a stack: `Machine.run` drives it over a parsed value of any depth, and `emission`
+found out (`goals`). Reading a container asks the same of its parts, so the machine is a
+deterministic automaton with a stack: `Machine.run` drives it over a parsed value of any depth, and `emission`
 unrolls it to a byte automaton. Both take every step from here, which is why they agree.
 """
 

@@ -21,7 +21,7 @@ from agentloop.model.constraint.characters import (
 MAX_REMAINDERS = 4_000
 """Largest integer a multiple is tested against, after scaling away the decimals."""
 MAX_DIGITS = 400
-"""Longest plain spelling that is worth writing out; beyond it an exponent hides thousands of zeros."""
+"""Longest plain spelling that is worth writing out; an exponent can hide thousands of zeros."""
 
 SYMBOLS: tuple[Ranges, ...] = (
     *(((0x30 + digit, 0x30 + digit),) for digit in range(10)),

@@ -1,7 +1,7 @@
 """The bytes of an object: known keys in their order, then the others.
 
 A state is the number of known keys passed and what is left to assert. The keys that may come next
-form a trie whose branches are shared between states as soon as they agree on what is still possible.
+form a trie whose branches are shared between states once they agree on what is still possible.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ObjectEmission:
         return disjunction(*offers)
 
     def _counting(self, state: Asked) -> Asked:
-        """The state with an upper bound on properties dropped or lowered where that saves states."""
+        """The state with an upper bound on properties dropped or lowered if that saves states."""
         parts: list[Expr] = []
         for part in conjuncts(state.must):
             if isinstance(part, NumProperties) and part.hi is not None:

@@ -363,8 +363,8 @@ class Parser:
         if not self.take("{") or end < 0:
             raise self.refuse("malformed property escape")
         name = self.text[self.at : end].removeprefix("General_Category=").removeprefix("gc=")
-        ranges = {"Any": ((0, NUM_CODE_POINTS - 1),), "ASCII": ((0, 0x7F),)}.get(name)
-        ranges = ranges or category(name)
+        whole: dict[str, Ranges] = {"Any": ((0, NUM_CODE_POINTS - 1),), "ASCII": ((0, 0x7F),)}
+        ranges = whole[name] if name in whole else category(name)
         if ranges is None:
             raise self.refuse(f"the property {name!r} is not a general category")
         self.at = end + 1

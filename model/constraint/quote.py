@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, get_args
 
+from typing_extensions import override
+
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.constraint import TextConstraint
 from agentloop.model.constraint.expression import Expr, Kind
@@ -74,6 +76,7 @@ class QuotedText(OpaqueText):
     max_length: int | None
     max_units: int | None
 
+    @override
     def accepts(self, text: str) -> bool:
         if not text or len(text) < self.min_length:
             return False
@@ -100,12 +103,15 @@ class QuotedText(OpaqueText):
         start = source.find(text)
         while start >= 0:
             first, last = starts.get(start), ends.get(start + len(text))
-            if first is not None and last is not None:
-                if self.max_units is None or last - first < self.max_units:
-                    return True
+            if first is not None and last is not None and self._has_few_units(last - first + 1):
+                return True
             start = source.find(text, start + 1)
         return False
 
+    def _has_few_units(self, num_units: int) -> bool:
+        return self.max_units is None or num_units <= self.max_units
+
+    @override
     def spelt(self, *, in_json: bool) -> Fragment:
         return _content(self, in_json)
 

@@ -177,8 +177,8 @@ class ReferenceTable:
     def resolve_dynamic(self, here: Location, reference: Any, keyword: str) -> Location:
         """The location that a `$dynamicRef` or `$recursiveRef` stands for, where that is fixed.
 
-        Evaluation starts at the root, so an anchor of the root resource is always the outermost one;
-        an anchor of the document's only resource that has it is, too.
+        Evaluation starts at the root, so an anchor of the root resource is always the outermost
+        one; an anchor of the document's only resource that has it is, too.
 
         Raises:
             UnsupportedSchemaError: Which anchor is meant depends on the path of evaluation.

@@ -1,7 +1,7 @@
 """What each JSON Schema keyword means, as a table of rules.
 
-Each rule turns a group of keywords that belong together into one expression, and says how exact that
-is; docs/json-schema.md is generated from this table.
+Each rule turns a group of keywords that belong together into one expression, and says how exact
+that is; docs/json-schema.md is generated from this table.
 """
 
 from __future__ import annotations
@@ -304,7 +304,8 @@ def unique_items(scope: Scope) -> Expr:
         found = finite_values(item)
         if found is None:
             raise scope.here.refusal(
-                "uniqueItems", f"the items must be of at most {MAX_VALUES} values that can be listed"
+                "uniqueItems",
+                f"the items must be of at most {MAX_VALUES} values that can be listed",
             )
         values.update(dict.fromkeys(map(equal_to, found)))
     return Distinct(tuple(values))

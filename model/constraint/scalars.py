@@ -91,11 +91,11 @@ def finite_words(expr: Expr) -> frozenset[str] | None:
         case Words(words):
             return words
         case And(args):
-            found = [words for arg in args if (words := finite_words(arg)) is not None]
+            found = [some for arg in args if (some := finite_words(arg)) is not None]
             return min(found, key=len) if found else None
         case Or(args):
             parts = [finite_words(arg) for arg in args]
-            known = [words for words in parts if words is not None]
+            known = [some for some in parts if some is not None]
             return frozenset().union(*known) if len(known) == len(parts) else None
         case _:
             return _finite_numbers(expr)

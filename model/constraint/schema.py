@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import override
+
 from agentloop.errors import UnsupportedSchemaError
 from agentloop.model.constraint.expression import FALSE, TRUE, Expr, Reference, conjunction
 from agentloop.model.constraint.options import Formats
@@ -39,10 +41,12 @@ class SchemaReference(Reference):
         """The JSON pointer of the subschema."""
         return self.location.pointer
 
+    @override
     @property
     def is_cyclic(self) -> bool:
         return self.document.is_cyclic(self.number)
 
+    @override
     def expand(self) -> Expr:
         return self.document.expand(self.number)
 

@@ -1,6 +1,6 @@
-"""Texts as bytes: UTF-8, and the canonical escapes of a JSON string.
+r"""Texts as bytes: UTF-8, and the canonical escapes of a JSON string.
 
-The canonical spelling of a string is that of `json.dumps(ensure_ascii=False)`: only `"`, `\\` and
+The canonical spelling of a string is that of `json.dumps(ensure_ascii=False)`: only `"`, `\` and
 control characters are escaped, each in its shortest form. Surrogates have no UTF-8 and no spelling.
 """
 

@@ -1,6 +1,6 @@
-"""The suffix automaton of sequences of symbols: every run of symbols that occurs in some sequence.
+"""The suffix automaton of sequences of symbols: every run of symbols that occurs in some of them.
 
-Source: Blumer et al., The smallest automaton recognizing the subwords of a text, 1985; built online.
+Source: Blumer et al., The smallest automaton recognizing the subwords of a text, 1985.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tool calls as a constraint: a JSON list of calls, each with arguments its tool's schema accepts."""
+"""Tool calls as a constraint: a JSON list of calls with arguments their tools' schemas accept."""
 
 from __future__ import annotations
 

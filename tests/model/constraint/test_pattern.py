@@ -1,0 +1,116 @@
+"""Patterns agree with an independent engine on random patterns and texts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentloop.model.constraint.characters import StateBudgetError
+from agentloop.model.constraint.pattern import compile_pattern
+from agentloop.model.constraint.pattern_syntax import PatternError
+
+ATOMS = st.sampled_from(["a", "b", "é", ".", "[ab]", "[^a]", r"\d", "(?:ab|b)", "(a|)", "[a-c0]"])
+
+
+@st.composite
+def patterns(draw: st.DrawFn) -> str:
+    """Patterns that both engines read alike on the texts below."""
+    pieces: list[str] = []
+    for _ in range(draw(st.integers(0, 4))):
+        atom = draw(ATOMS)
+        pieces.append(atom + draw(st.sampled_from(["", "", "*", "+", "?", "{2}", "{1,2}", "{0,}"])))
+    body = "".join(pieces)
+    cut = draw(st.integers(0, len(pieces)))
+    if draw(st.booleans()):
+        body = "".join(pieces[:cut]) + "|" + "".join(pieces[cut:])
+    start = draw(st.sampled_from(["", "^", "^(?=.*a)", "^(?!b)", "^(?!.*aa)(?=.)"]))
+    if "|" in body and "?" in start:
+        body = f"(?:{body})"
+    return start + body + draw(st.sampled_from(["", "$"]))
+
+
+@given(patterns(), st.lists(st.text("abcé0 ", max_size=6), min_size=1, max_size=25))
+@settings(deadline=None, max_examples=200)
+def test_a_search_finds_what_the_reference_finds(pattern: str, texts: list[str]) -> None:
+    """A pattern accepts a text exactly when some part of it matches."""
+    automaton = compile_pattern(pattern)
+    reference = re.compile(pattern.replace("$", r"\Z"))  # ECMA's $ is the very end
+    for text in texts:
+        assert automaton.accepts(text) == bool(reference.search(text)), text
+
+
+@given(patterns(), st.lists(st.text("abcé0 ", max_size=6), min_size=1, max_size=10))
+@settings(deadline=None, max_examples=50)
+def test_a_full_match_covers_the_whole_text(pattern: str, texts: list[str]) -> None:
+    """With `is_full_match` the pattern stands for the whole text."""
+    if "(?=" in pattern or "(?!" in pattern:
+        return
+    automaton = compile_pattern(pattern, is_full_match=True)
+    reference = re.compile(pattern.replace("$", r"\Z"))
+    for text in texts:
+        assert automaton.accepts(text) == bool(reference.fullmatch(text)), text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        (r"^\w+$", ["a_9"], ["é", "a b", ""]),
+        (r"^\s$", [" ", "\u00a0", "\ufeff", "\u2028"], ["x", "\u180e"]),
+        (r"^\S$", ["x", "é"], [" ", "\u3000"]),
+        (r"^.$", ["\u0085", "\U0001f600"], ["\n", "\u2029", "ab"]),
+        (r"^\u00e9$", ["é"], ["e"]),
+        (r"^\ud83d\udc32$", ["\U0001f432"], ["\U0001f433"]),
+        (r"^\u{1f432}$", ["\U0001f432"], ["u"]),
+        (r"^\p{Lu}+$", ["ABÉЖ"], ["a", "A1"]),
+        (r"^\P{L}$", ["1", "-"], ["a"]),
+        (r"^[\w-]+$", ["a-b"], ["a b"]),
+        (r"^[\]\-a]$", ["]", "-", "a"], ["b", "\\"]),
+        (r"^[^]$", ["x", "\n"], ["", "xy"]),
+        (r"^\x41\cJ\0$", ["A\n\0"], ["A"]),
+        (r"a{,2}", ["a{,2}"], ["aa"]),
+        (r"^(?<year>\d{4})$", ["2026"], ["26"]),
+        ("^a$|^b$", ["a", "b"], ["ab"]),
+        ("(^a|b)c$", ["ac", "xbc"], ["xac"]),
+        ("a$b", [], ["ab", "a$b", ""]),
+    ],
+)
+def test_ecma_syntax(pattern: str, yes: list[str], no: list[str]) -> None:
+    """Classes and escapes have the meaning of ECMA-262."""
+    automaton = compile_pattern(pattern)
+    assert [t for t in yes if not automaton.accepts(t)] == []
+    assert [t for t in no if automaton.accepts(t)] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        (r"(a)\1", r"the escape '\\1' is not supported"),
+        (r"\bword", r"the escape '\\b' is not supported"),
+        ("(?<=a)b", "look-behind is not supported"),
+        ("a(?=b)c", "only right after a leading"),
+        ("(?i)a", "flags and other"),
+        ("(a", "missing '\\)'"),
+        ("a)", "unbalanced '\\)'"),
+        ("*a", "nothing to repeat"),
+        ("a**", "multiple repeat"),
+        ("[b-a]", "range out of order"),
+        ("a{3,2}", "out of order"),
+        ("[a", "ends too early"),
+        (r"\p{Klingon}", "not a general category"),
+        ("a{9999}", "over 5,000 is not supported"),
+    ],
+)
+def test_what_has_no_automaton_is_refused(pattern: str, reason: str) -> None:
+    """A refusal names the pattern, the place and the reason."""
+    with pytest.raises(PatternError, match=reason) as caught:
+        compile_pattern(pattern)
+    assert repr(pattern) in str(caught.value)
+
+
+def test_a_pattern_that_needs_too_many_states_is_refused() -> None:
+    """A pattern whose automaton is exponential ends in an error, not in waiting."""
+    with pytest.raises(StateBudgetError, match="needs more than 6,000 states"):
+        compile_pattern("a.{20}$")

@@ -1,0 +1,71 @@
+"""The JSON-Schema-Test-Suite, judged by the automaton itself; results may only improve.
+
+The suite's lines in tests/data are MIT-licensed, Copyright (c) 2012 Julian Berman.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentloop.errors import UnsupportedSchemaError
+from agentloop.model.constraint import CompileOptions, Dfa, EmptyConstraintError, JsonSchema
+from agentloop.model.constraint.options import Formats
+
+SUITE = Path(__file__).resolve().parents[2] / "data" / "json_schema_suite"
+BASELINE: dict[str, dict[str, int]] = json.loads((SUITE / "baseline.json").read_text())
+
+
+def depth(value: Any) -> int:
+    """How deeply containers nest in a value."""
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    )
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+
+def automaton(schema: JsonSchema, deepest: int) -> Dfa | None:
+    """The automaton that judges: with every valid key, and as deep as the instances."""
+    try:
+        return schema.automaton(CompileOptions(extra_keys="allowed", max_depth=deepest + 1))
+    except EmptyConstraintError:
+        return None
+
+
+def verdicts(name: str) -> Counter[str]:
+    """How often the automaton agrees with a file of the suite."""
+    found: Counter[str] = Counter()
+    formats: Formats = "assert" if name.endswith("optional") else "annotate"
+    for line in gzip.decompress((SUITE / f"{name}.jsonl.gz").read_bytes()).splitlines():
+        group = json.loads(line)
+        try:
+            schema = JsonSchema(group["schema"], formats=formats)
+            dfa = automaton(schema, max(depth(test["data"]) for test in group["tests"]))
+        except UnsupportedSchemaError:
+            found["refused"] += len(group["tests"])
+            continue
+        for test in group["tests"]:
+            text = json.dumps(test["data"])
+            accepted = dfa is not None and dfa.accepts(schema.canonical(text).encode())
+            assert accepted == schema.accepts(text), (group["group"], test["description"])
+            if accepted == test["valid"]:
+                found["passed"] += 1
+            else:
+                found["invalid accepted" if accepted else "valid rejected"] += 1
+    return found
+
+
+@pytest.mark.parametrize("name", BASELINE)
+def test_the_suite_is_judged_no_worse_than_before(name: str) -> None:
+    """Nothing invalid is accepted, and no test that passed before is lost or refused."""
+    found = verdicts(name)
+    baseline = BASELINE[name]
+    assert found["invalid accepted"] == 0
+    assert found["valid rejected"] <= baseline["valid rejected"]
+    assert found["refused"] <= baseline["refused"]
+    assert found["passed"] >= baseline["passed"]

@@ -71,7 +71,8 @@ class Graph(SubGraph, Generic[S]):
         self.name = name or state.__name__
         self.state = state
         self._definition = Definition(self.name, state_spec(state))
-        self._flow: Flow | None = None
+        self._flow: Flow | None = None  # both are made anew after a change
+        self._fingerprint: str | None = None
 
     def chain(self, *steps: Step[S] | End) -> Graph[S]:
         """Let steps follow each other; the first may be `START`, the last `END`.
@@ -193,12 +194,15 @@ class Graph(SubGraph, Generic[S]):
         if self._flow is None:
             check_rules(self._definition)
             self._flow = compile_flow(self._definition)
+            self._fingerprint = None
         return self._flow
 
     @property
     def fingerprint(self) -> str:
         """A hash of what recorded runs depend on: state, steps, edges and routes, not code."""
-        return self._definition.fingerprint()
+        if self._flow is None or self._fingerprint is None:
+            self._fingerprint = self._definition.fingerprint()
+        return self._fingerprint
 
     @property
     def nx(self) -> DiGraph[str]:

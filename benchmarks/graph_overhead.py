@@ -17,11 +17,15 @@ is left out on purpose: on a busy machine it measures the neighbours.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib.util
+import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from operator import add
@@ -126,8 +130,9 @@ def chain(num: int) -> Graph[State]:
     return Graph(State).chain(START, *nodes, END)
 
 
-def agentloop() -> dict[str, Shape]:
-    """This package, with everything on: validated drafts, events, timings."""
+def agentloop(store: str | None = None) -> dict[str, Shape]:
+    """This package, with everything on: validated drafts, events, timings, and a journal or not."""
+    names = itertools.count()
     linear, short = chain(100), chain(5)
     loop = Graph(State).chain(START, again).route(again, again, END, limit=10**9, then=END)
     fan = Graph(State).chain(START, plan, each(work, over="items"), join, END)
@@ -135,7 +140,8 @@ def agentloop() -> dict[str, Shape]:
     branches = Graph(State).chain(START, both(slow, [*steps]), END)
 
     async def run(graph: Graph[State], expected: int) -> None:
-        assert (await graph.run(State())).state.x == expected
+        name = f"run{next(names)}"
+        assert (await graph.run(State(), run=name, store=store)).state.x == expected
 
     return {
         "linear100": lambda: run(linear, 100),
@@ -144,6 +150,13 @@ def agentloop() -> dict[str, Shape]:
         "runs100x5": lambda: asyncio.gather(*(run(short, 5) for _ in range(100))),
         "barrier": lambda: run(branches, 0),
     }
+
+
+def agentloop_sqlite() -> dict[str, Shape]:
+    """The same, every run recorded in a SQLite file, synchronous=FULL."""
+    folder = tempfile.mkdtemp(prefix="graph_overhead")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return agentloop(str(Path(folder) / "runs.db"))
 
 
 class Dict(TypedDict):
@@ -213,7 +226,12 @@ def langgraph() -> dict[str, Shape]:
     }
 
 
-ENGINES: dict[str, Engine] = {"floor": floor, "agentloop": agentloop, "langgraph": langgraph}
+ENGINES: dict[str, Engine] = {
+    "floor": floor,
+    "agentloop": agentloop,
+    "agentloop+db": agentloop_sqlite,
+    "langgraph": langgraph,
+}
 NEEDS = {"langgraph": "langgraph"}  # the module an engine needs, where it is not our own
 
 

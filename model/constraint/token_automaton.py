@@ -135,8 +135,8 @@ class TokenAutomaton:
         """The state that a class leads to from a state; -1 if it is not allowed there."""
         known = self._targets.get((state, token_class))
         if known is None:
-            lo, hi = self.pair_offsets[state : state + 2].tolist()
-            pairs = np.arange(lo, hi)
+            lo, hi = int(self.pair_offsets[state]), int(self.pair_offsets[state + 1])
+            pairs = np.arange(lo, hi, dtype=np.int32)
             classes = np.full(len(pairs), token_class, np.int32)
             found = pairs[self.has_class(self.pair_set[pairs], classes)]
             known = int(self.pair_target[found[0]]) if len(found) else -1

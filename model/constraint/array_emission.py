@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentloop.model.constraint.assertions import Ascending, Distinct, NumItems, num_items
+from agentloop.model.constraint.array_assertions import Ascending, Distinct, NumItems, num_items
 from agentloop.model.constraint.expression import Expr, conjunction, conjuncts
 from agentloop.model.constraint.fragment import Builder, exit_of
 from agentloop.model.constraint.machine import Asked, Outcome, final_outcome

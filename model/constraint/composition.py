@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from agentloop.errors import ConstraintError
-from agentloop.model.constraint.assertions import Elements, Shape, num_items, required
+from agentloop.model.constraint.array_assertions import Elements, num_items
 from agentloop.model.constraint.constraint import Constraint, JsonConstraint, field_values
 from agentloop.model.constraint.expression import (
     FALSE,
@@ -24,6 +24,7 @@ from agentloop.model.constraint.expression import (
 )
 from agentloop.model.constraint.jsontext import parse_json
 from agentloop.model.constraint.machine import Asked, Machine
+from agentloop.model.constraint.object_assertions import Shape, required
 
 OBJECT = KindIs(frozenset({"object"}))
 ARRAY = KindIs(frozenset({"array"}))

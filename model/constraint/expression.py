@@ -106,6 +106,10 @@ class Reference(Expr):
         raise NotImplementedError
 
 
+Truth = Callable[[Expr], bool]
+"""Whether an expression that was asked about holds for what has just been read."""
+
+
 def negation(arg: Expr) -> Expr:
     """The expression that holds where `arg` does not."""
     if isinstance(arg, Constant):

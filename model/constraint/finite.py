@@ -7,7 +7,6 @@ from functools import partial
 from math import ceil, floor
 
 from agentloop.errors import UnsupportedSchemaError
-from agentloop.model.constraint.assertions import Integral, ScalarAtom, Within
 from agentloop.model.constraint.expression import (
     FALSE,
     TRUE,
@@ -17,6 +16,7 @@ from agentloop.model.constraint.expression import (
     holds,
 )
 from agentloop.model.constraint.machine import Machine
+from agentloop.model.constraint.scalar_assertions import Integral, ScalarAtom, Within
 from agentloop.model.constraint.scalars import finite_words
 
 MAX_VALUES = 200

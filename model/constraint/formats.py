@@ -1,8 +1,8 @@
 r"""The languages of the `format` keyword.
 
 Each is the grammar of its RFC as an automaton. Where the full grammar is not regular or needs far
-too many states, the language is a subset (`is_exact` is False): what is generated is always valid, what
-is judged invalid may be merely unusual.
+too many states, the language is a subset (`is_exact` is False): what is generated is always valid,
+what is judged invalid may be merely unusual.
 """
 
 from __future__ import annotations

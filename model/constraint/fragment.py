@@ -1,9 +1,9 @@
 """Pieces of a byte automaton with labelled exits, and the builder that stitches them together.
 
 A fragment reads one value from its start state 0 and leaves through an exit that is numbered by
-what was found out about the value. Stitching is deterministic by construction: what may follow a value
-(`,`, `]`, `}`, `"`) never also continues it, so a fragment is copied with its exits renamed and
-nothing is determinised again.
+what was found out about the value. Stitching is deterministic by construction: what may follow a
+value (`,`, `]`, `}`, `"`) never also continues it, so a fragment is copied with its exits renamed
+and nothing is determinised again.
 """
 
 from __future__ import annotations

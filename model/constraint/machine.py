@@ -2,8 +2,8 @@
 
 What is asked of a value is an expression that must hold (`must`) and others whose truth is to be
 found out (`goals`). Reading a container asks the same of its parts, so the machine is a
-deterministic automaton with a stack: `Machine.run` drives it over a parsed value of any depth, and `emission`
-unrolls it to a byte automaton. Both take every step from here, which is why they agree.
+deterministic automaton with a stack: `Machine.run` drives it over a parsed value of any depth, and
+`emission` unrolls it to a byte automaton. Both take every step from here, so they agree.
 """
 
 from __future__ import annotations
@@ -15,14 +15,7 @@ from decimal import Decimal
 from functools import partial
 
 from agentloop.errors import UnsupportedSchemaError
-from agentloop.model.constraint.assertions import (
-    ArrayAtom,
-    KeyFact,
-    ObjectAtom,
-    ScalarAtom,
-    Shape,
-    Truth,
-)
+from agentloop.model.constraint.array_assertions import ArrayAtom
 from agentloop.model.constraint.expression import (
     FALSE,
     TRUE,
@@ -32,6 +25,7 @@ from agentloop.model.constraint.expression import (
     Kind,
     KindIs,
     Reference,
+    Truth,
     conjunction,
     conjuncts,
     disjunction,
@@ -40,6 +34,8 @@ from agentloop.model.constraint.expression import (
     rewritten,
 )
 from agentloop.model.constraint.numerals import spell
+from agentloop.model.constraint.object_assertions import KeyFact, ObjectAtom, Shape
+from agentloop.model.constraint.scalar_assertions import ScalarAtom
 
 JsonValue = None | bool | Decimal | str | list["JsonValue"] | dict[str, "JsonValue"]
 Outcome = tuple[bool, ...]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentloop.model.constraint.assertions import KeysAre, NumProperties, ObjectAtom, num_properties
 from agentloop.model.constraint.expression import (
     FALSE,
     TRUE,
@@ -28,6 +27,12 @@ from agentloop.model.constraint.machine import (
     known_keys,
     object_atoms,
     without,
+)
+from agentloop.model.constraint.object_assertions import (
+    KeysAre,
+    NumProperties,
+    ObjectAtom,
+    num_properties,
 )
 from agentloop.model.constraint.object_writer import ObjectWriter
 from agentloop.model.constraint.pieces import Edge, Piece, ValueEmitter, after_step, live_states

@@ -12,24 +12,12 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from agentloop.errors import ConstraintError
-from agentloop.model.constraint.assertions import (
+from agentloop.model.constraint.array_assertions import (
     Distinct,
     Elements,
-    HasFormat,
-    Integral,
-    KeysAre,
-    Length,
-    MultipleOf,
-    Numbers,
-    Required,
-    Shape,
-    Within,
-    Words,
     contains,
     elements,
     num_items,
-    num_properties,
-    required,
 )
 from agentloop.model.constraint.expression import (
     FALSE,
@@ -46,6 +34,22 @@ from agentloop.model.constraint.expression import (
 from agentloop.model.constraint.finite import MAX_VALUES, finite_values
 from agentloop.model.constraint.formats import FORMATS
 from agentloop.model.constraint.numerals import Bounds, multiples, spell, to_decimal
+from agentloop.model.constraint.object_assertions import (
+    KeysAre,
+    Required,
+    Shape,
+    num_properties,
+    required,
+)
+from agentloop.model.constraint.scalar_assertions import (
+    HasFormat,
+    Integral,
+    Length,
+    MultipleOf,
+    Numbers,
+    Within,
+    Words,
+)
 from agentloop.model.constraint.scope import Scope
 from agentloop.model.constraint.unevaluated import (
     MAX_CONDITIONS,

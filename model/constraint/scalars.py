@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from agentloop.model.constraint.assertions import Length, Numbers, ScalarAtom, Words
 from agentloop.model.constraint.characters import (
     CharDfa,
     everything,
@@ -38,6 +37,7 @@ from agentloop.model.constraint.machine import Asked, Outcome
 from agentloop.model.constraint.numerals import any_number
 from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Piece
+from agentloop.model.constraint.scalar_assertions import Length, Numbers, ScalarAtom, Words
 from agentloop.model.constraint.spelling import escape, spell_out
 
 MAX_WORDS_STATES = 1_000_000

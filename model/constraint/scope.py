@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from agentloop.errors import ConstraintError
-from agentloop.model.constraint.assertions import Matches
 from agentloop.model.constraint.expression import Expr
 from agentloop.model.constraint.numerals import to_decimal
 from agentloop.model.constraint.pattern import compile_pattern
 from agentloop.model.constraint.references import Location
+from agentloop.model.constraint.scalar_assertions import Matches
 
 if TYPE_CHECKING:
     from agentloop.model.constraint.schema import Document

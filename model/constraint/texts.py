@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentloop.errors import ConstraintError
-from agentloop.model.constraint.assertions import Length, Matches, Words
 from agentloop.model.constraint.constraint import TextConstraint
 from agentloop.model.constraint.expression import TRUE, Expr
 from agentloop.model.constraint.pattern import compile_pattern
+from agentloop.model.constraint.scalar_assertions import Length, Matches, Words
 
 
 class Choice(TextConstraint):

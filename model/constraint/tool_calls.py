@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from agentloop.errors import ConstraintError, UnsupportedSchemaError
-from agentloop.model.constraint.assertions import Elements, Shape, Words, num_items, required
+from agentloop.model.constraint.array_assertions import Elements, num_items
 from agentloop.model.constraint.constraint import STRING, JsonConstraint
 from agentloop.model.constraint.expression import (
     FALSE,
@@ -16,6 +16,8 @@ from agentloop.model.constraint.expression import (
     disjunction,
 )
 from agentloop.model.constraint.json_schema import document_of, schema_text
+from agentloop.model.constraint.object_assertions import Shape, required
+from agentloop.model.constraint.scalar_assertions import Words
 from agentloop.model.prompts import ToolSpec
 
 MAX_PARALLEL = 8

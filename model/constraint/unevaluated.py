@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from agentloop.model.constraint.assertions import Required, Shape, elements
+from agentloop.model.constraint.array_assertions import elements
 from agentloop.model.constraint.expression import (
     TRUE,
     Expr,
@@ -20,6 +20,7 @@ from agentloop.model.constraint.expression import (
     disjunction,
     negation,
 )
+from agentloop.model.constraint.object_assertions import Required, Shape
 from agentloop.model.constraint.references import Location, enter
 from agentloop.model.constraint.scope import Scope
 

@@ -11,9 +11,23 @@ from pydantic import BaseModel
 
 from agentloop.errors import ModelError
 from agentloop.model.prompts import Message
+from agentloop.stores import MemoryStore, Store
 
 Answer: TypeAlias = str | BaseModel | Exception | dict[str, Any] | list[Any] | int | float | None
 """What a scripted model answers: a text as it is, data as its JSON, an exception raised."""
+
+
+async def killed_after(store: Store, run: str, num_rows: int) -> MemoryStore:
+    """A store in which a run stands as if it had been killed after so many of its rows.
+
+    For tests that resume a run from everywhere: `for i in range(1, len(store.rows(run)))`.
+    """
+    copy = MemoryStore()
+    log = await copy.open(run)
+    for row in store.rows(run)[:num_rows]:
+        log.append(row)
+    await log.close("running")
+    return copy
 
 
 @dataclass(frozen=True, slots=True)

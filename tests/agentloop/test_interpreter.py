@@ -10,9 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentloop import END, START, Graph, Log, Sum, both, each
+from agentloop import END, START, Graph, Log, Sum, both, each, tool
+from agentloop.asking import ask
+from agentloop.context import idempotency_key
 from agentloop.errors import StateError
+from agentloop.runs import RunResult
 from agentloop.steps import Step
+from agentloop.stores import MemoryStore, Store
+from agentloop.testing import killed_after
 
 Program = list[tuple[Any, ...]]
 
@@ -26,10 +31,12 @@ class S(BaseModel):
     none: tuple[int, ...] = ()
 
 
-def programs() -> st.SearchStrategy[Program]:
+def programs(*, is_recorded: bool = False) -> st.SearchStrategy[Program]:
     """Programs of nested steps; delays vary what finishes first."""
     delay = st.integers(0, 6)
     leaf = st.tuples(st.just("step"), delay) | st.tuples(st.just("set"), delay, st.integers(1, 9))
+    if is_recorded:
+        leaf |= st.tuples(st.sampled_from(["ask", "send"]), delay)
     return st.recursive(
         st.lists(leaf, min_size=1, max_size=3),
         lambda body: st.lists(
@@ -48,6 +55,11 @@ def programs() -> st.SearchStrategy[Program]:
 def wants_more(trail: list[str], total: int) -> bool:
     """What every router answers by: any function of the state."""
     return (len(trail) + total) % 3 != 0
+
+
+def said(kind: str, item: int, x: int, length: int) -> str:
+    """What a step says, and what a question or an effect answers: any function of the state."""
+    return f"{kind} {item} {x} {length}"
 
 
 # ------------------------------------------------------------------ the interpreter
@@ -69,9 +81,9 @@ class ConflictError(Exception):
 def interpret(program: Program, s: Plain) -> None:
     """Do one thing after the other."""
     for kind, *args in program:
-        if kind == "step":
-            s.trail.append(f"{s.item}.{s.x}")
-            s.total += 1
+        if kind in ("step", "ask", "send"):
+            s.trail.append(said(kind, s.item, s.x, len(s.trail)))
+            s.total += kind == "step"
         elif kind == "set":
             s.x, s.wrote_x = args[1], True
         elif kind == "graph":
@@ -83,7 +95,7 @@ def interpret(program: Program, s: Plain) -> None:
                     break
         elif kind == "both":
             fork(s, [(body, s.item) for body in args[0]])
-        elif kind == "each":
+        else:
             fork(s, [(args[1], i) for i in getattr(S(), args[0])])
 
 
@@ -128,8 +140,12 @@ def make_step(entry: tuple[Any, ...], numbers: "itertools.count[int]") -> Step[S
             await asyncio.sleep(0)
         if kind == "set":
             s.x = args[1]
+        elif kind == "ask":
+            s.trail += [await ask(said(kind, s.item, s.x, len(s.trail)), str)]
+        elif kind == "send":
+            s.trail += [await send(said(kind, s.item, s.x, len(s.trail)))]
         else:
-            s.trail += [f"{s.item}.{s.x}"]
+            s.trail += [said(kind, s.item, s.x, len(s.trail))]
             s.total += 1
 
     step.__name__ = f"step{number}"
@@ -162,3 +178,52 @@ def test_a_graph_equals_its_interpreter(program: Program) -> None:
     state = graph.run_sync(S()).state
     assert (state.trail, state.total, state.x) == (plain.trail, plain.total, plain.x)
     assert state.item == 0
+
+
+# ------------------------------------------------------------------ recorded, killed and resumed
+
+sent: list[str] = []
+
+
+@tool(effect="once")
+async def send(text: str) -> str:
+    """An effect that must never happen twice."""
+    sent.append(idempotency_key())
+    return text
+
+
+def finish(graph: Graph[S], store: Store, state: S | None = None) -> RunResult[S]:
+    """Run, and answer one question at a time until there is none."""
+    result = graph.run_sync(state, run="r", store=store)
+    while result.waiting:
+        path = result.waiting[0]
+        assert path not in [row.path for row in store.rows("r") if row.kind == "call"]
+        question = result.questions[path]
+        answer = question if isinstance(question, str) else question["request"]["text"]
+        result = graph.run_sync(run="r", store=store, answers={path: answer})
+    return result
+
+
+@settings(max_examples=40, deadline=None)
+@given(programs(is_recorded=True))
+def test_a_run_killed_at_any_row_equals_its_interpreter(program: Program) -> None:
+    """Resumed from every prefix of its rows it ends the same; no effect recorded happens again."""
+    plain = Plain()
+    try:
+        interpret(program, plain)
+    except ConflictError:
+        return
+    graph = build(program, itertools.count())
+    store = MemoryStore()
+    sent.clear()
+    whole = finish(graph, store, S()).state
+    assert (whole.trail, whole.total, whole.x) == (plain.trail, plain.total, plain.x)
+    assert len(set(sent)) == len(sent)
+    rows = store.rows("r")
+    for num_rows in range(1, len(rows)):
+        sent.clear()
+        killed = asyncio.run(killed_after(store, "r", num_rows))
+        begun = {f"r/{row.path}" for row in rows[:num_rows] if row.kind == "intent"}
+        assert finish(graph, killed).state == whole
+        assert not begun.intersection(sent)
+        assert len(set(sent)) == len(sent)

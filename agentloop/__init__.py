@@ -13,7 +13,9 @@ if find_spec("agentloop.model") is None:  # a bare checkout: the folders are map
     )
 
 if TYPE_CHECKING:
-    from agentloop.context import emit
+    from agentloop.agents import agent
+    from agentloop.asking import ask, step
+    from agentloop.context import RETRY, emit
     from agentloop.graph import Graph
     from agentloop.model_calls import llm, use_model
     from agentloop.reducers import Log, Max, Merge, Sum
@@ -27,21 +29,26 @@ _LAZY: dict[str, str] = {  # name -> module; keeps `import agentloop` free of to
     "Log": "agentloop.reducers",
     "Max": "agentloop.reducers",
     "Merge": "agentloop.reducers",
+    "RETRY": "agentloop.context",
     "START": "agentloop.steps",
     "Sum": "agentloop.reducers",
     "ToolSet": "agentloop.toolset",
+    "agent": "agentloop.agents",
+    "ask": "agentloop.asking",
     "both": "agentloop.steps",
     "call_tools": "agentloop.toolset",
     "each": "agentloop.steps",
     "emit": "agentloop.context",
     "llm": "agentloop.model_calls",
     "node": "agentloop.steps",
+    "step": "agentloop.asking",
     "tool": "agentloop.tools",
     "use_model": "agentloop.model_calls",
 }
 
 __all__ = [
     "END",
+    "RETRY",
     "START",
     "AgentLoopError",
     "Graph",
@@ -53,12 +60,15 @@ __all__ = [
     "RetrievalError",
     "Sum",
     "ToolSet",
+    "agent",
+    "ask",
     "both",
     "call_tools",
     "each",
     "emit",
     "llm",
     "node",
+    "step",
     "tool",
     "use_model",
 ]

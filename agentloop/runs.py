@@ -19,8 +19,9 @@ from agentloop.errors import GraphError, StateError
 from agentloop.events import Event, EventLog
 from agentloop.flow import Flow
 from agentloop.journal import Journal
-from agentloop.runner import Branch, Run, Suspended, walk
+from agentloop.runner import Run, Suspended
 from agentloop.stores import Store
+from agentloop.walk import Branch, walk
 
 S = TypeVar("S", bound=BaseModel)
 T = TypeVar("T")

@@ -115,6 +115,8 @@ def split(hit: Hit) -> list[Sentence]:
     """The sentences of a hit, long ones in clauses; what holds no word is left out."""
     found: list[Sentence] = []
     for start, end in _blocks(hit.text):
+        if hit.text[start:end].strip() in hit.headings:
+            continue
         for first, last in sentences(hit.text, start, end):
             for a, b in _clauses(hit.text, first, last):
                 if _WORD.search(hit.text, a, b):
@@ -123,18 +125,21 @@ def split(hit: Hit) -> list[Sentence]:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Paragraphs, headings, list items and rows of a table, without the marks before them."""
+    """Paragraphs, list items and rows of a table, without the marks before them.
+
+    Headings of Markdown are left out: they are not quoted, and the words below say more.
+    """
     start = at = 0
     after_heading = False
     for line in text.splitlines(keepends=True):
         mark = _MARKS.match(line)
         if mark or after_heading or not line.strip():
-            if text[start:at].strip():
+            if text[start:at].strip() and not after_heading:
                 yield start, at
             start = at + (mark.end() if mark else 0)
         after_heading = _HEADING.match(line) is not None
         at += len(line)
-    if text[start:at].strip():
+    if text[start:at].strip() and not after_heading:
         yield start, at
 
 

@@ -14,14 +14,14 @@ cannot write anything else, whatever the documents say.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from agentloop.citations import Citation, cite
 from agentloop.errors import AgentLoopError
-from agentloop.model.prompts import reading_answer, reading_messages
-from agentloop.model_calls import Generation, Model, current_model, generate
+from agentloop.model.prompts import Message, reading_answer, reading_messages
+from agentloop.model_calls import Generation, current_model, generate
 from agentloop.passages import Passage, Sentence, choose_passages
 from agentloop.retrieval import Hit, Index
 
@@ -32,6 +32,23 @@ ROOM_FOR_ANSWER = 24
 """Tokens beside the quote: the answer itself."""
 BYTES_PER_TOKEN = 3
 """A careful guess, for models that do not show their tokenizer."""
+
+
+class Reader(Protocol):
+    """A model that answers a conversation under a constraint, whatever it calls its efforts."""
+
+    def generate(
+        self,
+        messages: Sequence[Message],
+        *,
+        constraint: Any = None,
+        effort: Any = "medium",
+        max_tokens: int | None = None,
+        temperature: float = 0.0,
+        seed: int | None = None,
+    ) -> Awaitable[Generation]:
+        """Answer the conversation; the answer is one that the constraint accepts."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +101,7 @@ class Answer:
 
 async def answer(
     index: Index,
-    model: Model | None,
+    model: Reader | None,
     question: str,
     *,
     top_k: int = DEFAULT_TOP_K,
@@ -136,7 +153,7 @@ async def answer(
 
 
 async def _read(
-    model: Model | None,
+    model: Reader | None,
     passages: Sequence[Passage],
     question: str,
     effort: str,
@@ -156,7 +173,7 @@ async def _read(
     return await model.generate(messages, constraint=constraint, **settings)
 
 
-def _max_tokens(model: Model, sentences: Sequence[str]) -> int:
+def _max_tokens(model: Reader, sentences: Sequence[str]) -> int:
     """Room for the longest sentence, its answer, and the JSON around them."""
     tokenizer: Any = getattr(model, "tokenizer", None)
     texts = [reading_answer("", [sentence]) for sentence in sentences]

@@ -206,11 +206,11 @@ def _chunk(group: Sequence[_Unit]) -> Chunk:
 def approximate_tokens(texts: Sequence[str]) -> list[int]:
     """Token counts without a tokenizer: a little above what word pieces give.
 
-    A word counts one token and one more for every four letters beyond the sixth; digits, symbols
+    A word counts one token and one more for every four letters beyond the eighth; digits, symbols
     and the characters of scripts without spaces count one each.
     """
     return [
-        sum(1 + max(0, len(piece) - 3) // 4 for piece in _PIECE.findall(text))
+        sum(1 + max(0, len(piece) - 5) // 4 for piece in _PIECE.findall(text))
         + len(_WIDE.findall(text))
         for text in texts
     ]

@@ -7,16 +7,22 @@ import queue
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Self, TypeVar
 
 from agentloop.errors import RetrievalError
 from agentloop.retrieval.document import ParsedDocument
 from agentloop.retrieval.loaders import Limits
 
+_AHEAD = 4  # parsed documents that may wait
 _START_S = 120.0  # longest wait for the process to say that it is ready
+
+
+Key = TypeVar("Key")
 
 
 class Parser:
@@ -96,6 +102,47 @@ class Parser:
                 "agentloop.retrieval.parser_worker` to see why"
             )
         return process
+
+
+def parse_ahead(
+    parser: Parser, files: Iterable[tuple[Key, Path]]
+) -> Generator[tuple[Key, int, ParsedDocument]]:
+    """Documents in order, each with its key and the time it was read, in ns since the epoch.
+
+    The next few files are parsed while the caller works on the one before. Close the generator
+    where it is not run to its end.
+
+    Args:
+        parser: Used by no one else meanwhile.
+        files: Key and path of each file.
+    """
+    ready: queue.Queue[tuple[Key, int, ParsedDocument] | BaseException | None] = queue.Queue(_AHEAD)
+    stop = threading.Event()
+
+    def work() -> None:
+        try:
+            for key, path in files:
+                if stop.is_set():
+                    break
+                read_ns = time.time_ns()
+                ready.put((key, read_ns, parser.parse(path)))
+            ready.put(None)
+        except BaseException as error:  # raised again where it is waited for
+            ready.put(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        parser.close()  # ends a parse that nobody waits for any more
+        while thread.is_alive():
+            with suppress(queue.Empty):
+                ready.get(timeout=0.05)
 
 
 def _pump(pipe: IO[bytes], answers: queue.SimpleQueue[bytes]) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentloop.errors import DocumentError
 from agentloop.retrieval.document import SEARCHABLE, STATUSES, FileStatus, ParsedDocument
 from agentloop.retrieval.folder_scan import FolderScan, scan
-from agentloop.retrieval.parser import Parser
+from agentloop.retrieval.parser import Parser, parse_ahead
 from agentloop.retrieval.preparation import Preparation, Preparer
 from agentloop.retrieval.store import FileState, Writer
 
@@ -128,9 +129,7 @@ class Sync:
             self._tell(path, "unsupported", f"no loader for {Path(path).suffix!r} files")
         for path, reason in found.failed.items():
             self._tell(path, "failed", reason)
-        for file in found.files:
-            self._file(file)
-        self._flush()
+        self._read([file for file in found.files if not self._is_settled(file)])
         return SyncReport(
             added=tuple(self.added),
             changed=tuple(self.changed),
@@ -164,33 +163,37 @@ class Sync:
                 self.writer.remove(path)
                 self.removed.append(path)
 
-    def _file(self, file: FileState) -> None:
-        before = self.known.get(file.path)
-        if before is not None and self._is_unchanged(file, before):
-            return
-        path = self.root / file.path.removeprefix(self.prefix)
-        read_ns = time.time_ns()
-        document = self.parser.parse(path)
-        state = replace(file, read_ns=read_ns, sha256=document.sha256)
-        if before is not None and _same_outcome(before, state, document):
-            self._untouched(before)
-            return
-        if self._prepare is None:
-            self._prepare = self.preparer()
-        self._waiting.append(self._prepare.prepare(state, document))
-        if self._is_batch_full():
-            self._flush()
+    def _read(self, files: Sequence[FileState]) -> None:
+        """Parse, prepare and store files that are new or changed."""
+        paths = ((file, self._on_disk(file)) for file in files)
+        with closing(parse_ahead(self.parser, paths)) as documents:
+            for file, read_ns, document in documents:
+                state = replace(file, read_ns=read_ns, sha256=document.sha256)
+                before = self.known.get(file.path)
+                if before is not None and _same_outcome(before, state, document):
+                    self._untouched(before)
+                    continue
+                if self._prepare is None:
+                    self._prepare = self.preparer()
+                self._waiting.append(self._prepare.prepare(state, document))
+                if self._is_batch_full():
+                    self._flush()
+        self._flush()
 
-    def _is_unchanged(self, file: FileState, before: FileState) -> bool:
+    def _on_disk(self, file: FileState) -> Path:
+        return self.root / file.path.removeprefix(self.prefix)
+
+    def _is_settled(self, file: FileState) -> bool:
         """Whether nothing is to be done, told by the file system or else by the content."""
-        if before.status == "failed":
-            return False  # tried again: a limit may have been raised
+        before = self.known.get(file.path)
+        if before is None or before.status == "failed":
+            return False  # a failed file is tried again: a limit may have been raised
         same = (file.size, file.mtime_ns) == (before.size, before.mtime_ns)
         if not (same and before.mtime_ns + _MTIME_GRAIN_NS < before.read_ns):
             if file.size != before.size:
                 return False
             try:
-                digest = _sha256(self.root / file.path.removeprefix(self.prefix))
+                digest = _sha256(self._on_disk(file))
             except OSError as error:
                 reason = f"the file cannot be read now ({error.strerror}); its last version is kept"
                 self._tell(file.path, "failed", reason)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from agentloop.model.constraint.assembly import Edges, assemble
 from agentloop.model.constraint.dfa import Dfa
-from agentloop.model.constraint.segments import offsets_of, ragged, sum_segments
-from agentloop.model.constraint.token_automaton import Edges, TokenAutomaton, assemble
+from agentloop.model.constraint.segments import Growing, offsets_of, ragged, sum_segments
+from agentloop.model.constraint.token_automaton import TokenAutomaton
 from agentloop.model.constraint.trie import ByteTrie
 from agentloop.model.constraint.vocabulary import Vocabulary
 
@@ -71,8 +72,6 @@ class Moves:
         num_symbols: Number of byte classes.
         starts: (N,) first pair of each move.
         counts: (N,) number of pairs of each move.
-        origins: Origin state of each pair, ascending within a move.
-        currents: State that the origin is led to.
     """
 
     def __init__(self, dfa: Dfa) -> None:
@@ -91,7 +90,7 @@ class Moves:
         self._arc_keys = sources[kept] * self.num_symbols + self._arc_symbols
         self._table: Ints | None = None
         states = np.arange(dfa.num_states)
-        self.origins, self.currents = states, states
+        self._origins, self._currents = Growing(states), Growing(states)
         self.starts, self.counts = np.zeros(1, np.int64), np.array([dfa.num_states])
         self._arcs = np.array([len(self._arc_keys)])
         self._known = {self._identity(states, states, np.zeros(1, np.int64))[0]: 0}
@@ -113,6 +112,16 @@ class Moves:
             first[byte] = column not in ids
             byte_class[byte] = ids.setdefault(column, len(ids))
         return byte_class, np.flatnonzero(first[dfa.arc_bytes])
+
+    @property
+    def origins(self) -> Ints:
+        """Origin state of each pair, ascending within a move."""
+        return self._origins.values
+
+    @property
+    def currents(self) -> Ints:
+        """State that the origin of each pair is led to."""
+        return self._currents.values
 
     def follow(self, keys: Ints) -> Ints:
         """Moves reached by `move * num_symbols + symbol`; -1 where every origin dies."""
@@ -198,8 +207,8 @@ class Moves:
         owners, origins, targets = owners[alive], origins[alive], targets[alive]
         _, starts = np.unique(owners, return_index=True)
         arcs = self._arc_offsets[targets + 1] - self._arc_offsets[targets]
-        self.starts = np.concatenate([self.starts, starts + len(self.origins)])
+        self.starts = np.concatenate([self.starts, starts + len(self._origins.values)])
         self.counts = np.concatenate([self.counts, np.diff(np.append(starts, len(owners)))])
         self._arcs = np.concatenate([self._arcs, sum_segments(arcs, starts)])
-        self.origins = np.concatenate([self.origins, origins])
-        self.currents = np.concatenate([self.currents, targets])
+        self._origins.extend(origins)
+        self._currents.extend(targets)

@@ -48,3 +48,26 @@ def draw(weights: NDArray[Any], uniform: float) -> int:
     total = float(mass[-1])
     below = min(uniform * total, float(np.nextafter(total, 0.0)))  # the product may round up
     return int(np.searchsorted(mass, below, side="right"))
+
+
+class Growing:
+    """An array of integers that is extended many times at a cost that goes with its length."""
+
+    def __init__(self, values: Ints) -> None:
+        self._buffer = values
+        self._length = len(values)
+
+    @property
+    def values(self) -> Ints:
+        """What it holds now; a view that later extensions leave as it is."""
+        return self._buffer[: self._length]
+
+    def extend(self, values: NDArray[np.integer[Any]]) -> None:
+        """Add values at the end."""
+        needed = self._length + len(values)
+        if needed > len(self._buffer):
+            grown = np.empty(max(needed, 2 * len(self._buffer)), np.int64)
+            grown[: self._length] = self.values
+            self._buffer = grown
+        self._buffer[self._length : needed] = values
+        self._length = needed

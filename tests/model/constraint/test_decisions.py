@@ -16,7 +16,7 @@ from agentloop.model.constraint.inference import Weighting
 from tests.model.constraint.reference import MASK, VOCABULARY, Enumeration, dfas
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.lists(dfas(max_states=3), min_size=1, max_size=3))
 def test_the_union_labels_every_text_with_its_members(automata: list[Dfa]) -> None:
     """Reading side by side accepts what any member accepts, and says which ones do."""
@@ -33,7 +33,7 @@ def test_the_union_labels_every_text_with_its_members(automata: list[Dfa]) -> No
             assert state >= 0 or not any(accepted)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     st.lists(dfas(max_states=3), min_size=2, max_size=3),
     st.integers(0, 2**32),

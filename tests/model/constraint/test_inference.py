@@ -33,7 +33,7 @@ from tests.model.constraint.reference import (
 )
 
 few = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -219,7 +219,7 @@ def test_draws_follow_the_posterior() -> None:
         index = {tokens: n for n, (tokens, _) in enumerate(case.weights)}
         counts = np.zeros(len(index))
         generator = np.random.default_rng(11)
-        for _ in range(3000):
+        for _ in range(2000):
             drawn = run(compiled, case, temperature=1.0, generator=generator)
             counts[index[tuple(drawn.tokens[: drawn.end + 1].tolist())]] += 1
         expected = np.array(list(case.weights.values())) / case.total * counts.sum()

@@ -84,14 +84,14 @@ def check(dfa: Dfa, vocabulary: Vocabulary) -> None:
     assert len({moves[k] for k in text}) == lifted.num_classes - 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(dfas(max_states=5, alphabet=b"abc"), vocabularies)
 def test_every_token_edge_is_lifted_and_no_other(dfa: Dfa, strings: list[bytes]) -> None:
     """Edges, distances, ends and classes are those found by spelling every token at every state."""
     check(dfa, Vocabulary([*strings, b""], [len(strings)]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(dfas(max_states=5, alphabet=b"abc"), vocabularies, st.booleans())
 def test_all_ways_to_expand_a_move_agree(dfa: Dfa, strings: list[bytes], sparse: bool) -> None:
     """By states or by arcs, with or without a table, in one piece or many: the same automaton."""
@@ -102,7 +102,7 @@ def test_all_ways_to_expand_a_move_agree(dfa: Dfa, strings: list[bytes], sparse:
         check(dfa, Vocabulary([*strings, b""], [len(strings)]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(dfas(max_states=5, alphabet=b"abc"))
 def test_class_sets_of_pairs_cover_the_edges(dfa: Dfa) -> None:
     """Sets are distinct, and crossing pairs by class gives the edges of the sets."""

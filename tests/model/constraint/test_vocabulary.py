@@ -109,7 +109,7 @@ def test_wrong_vocabularies_are_refused_by_name() -> None:
         Vocabulary.from_tokenizer(word_piece, [0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=5), max_size=20))
 def test_the_trie_spells_every_string(strings: list[bytes]) -> None:
     """Walking up from a string's node gives the string; levels and sharing are exact."""

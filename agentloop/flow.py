@@ -44,10 +44,11 @@ class EachOp:
 
 @dataclass(frozen=True, slots=True)
 class BothOp:
-    """Run several bodies at the same time."""
+    """Run several bodies at the same time; numbered where two have a step of the same name."""
 
     name: str
     branches: tuple[Flow, ...]
+    is_numbered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,8 @@ def make_op(step: object, spec: StateSpec[Any]) -> Op:
         flows = tuple(
             straight_flow(f"{step.name}[{i}]", body, spec) for i, body in enumerate(step.branches)
         )
-        return BothOp(step.name, flows)
+        names = [op.name for flow in flows for op in flow.ops]
+        return BothOp(step.name, flows, is_numbered=len(set(names)) < len(names))
     if not isinstance(step, SubGraph):
         return make_leaf(step)
     flow: Flow = step.flow

@@ -117,7 +117,7 @@ class Journal:
 
     def patch(self, path: str, spec: StateSpec[Any]) -> tuple[dict[str, Any], object] | None:
         """The recorded patch and choice of a node, `None` if it has to run."""
-        data = self._rows.get(("patch", path))
+        data = self._rows.pop(("patch", path), None)
         if data is None:
             return None
         entry = self._parse(path, "patch", data)
@@ -187,7 +187,8 @@ class Journal:
         """Record what a call gave."""
         asked, digest = _asked(call)
         entry = {"asked": asked, "digest": digest, "result": call.encode(result)}
-        self._record(path, "call", encode(entry, f"the result of {call.name} at {path}"))
+        data = encode(entry, f"the result of {call.name} at {path}")
+        self._record(path, "call", data, is_kept=call.effect != "none")  # for a retry of the node
 
     def has_intent(self, path: str) -> bool:
         """Whether an effect was about to run when the run was interrupted."""
@@ -196,7 +197,7 @@ class Journal:
     async def record_intent(self, path: str) -> None:
         """Record, safely, that an effect is about to run."""
         if not self.has_intent(path):
-            self._record(path, "intent", b"{}")
+            self._record(path, "intent", b"{}", is_kept=True)
         await self.flush()
 
     def is_asked(self, path: str) -> bool:
@@ -206,12 +207,15 @@ class Journal:
     def record_ask(self, path: str, question: object) -> None:
         """Record that the run waits for an answer."""
         if not self.is_asked(path):
-            self._record(path, "ask", encode({"question": question}, f"the question at {path}"))
+            self._record(
+                path, "ask", encode({"question": question}, f"the question at {path}"), is_kept=True
+            )
 
     # ---------------------------------------------------------------- rows
 
-    def _record(self, path: str, kind: str, data: bytes) -> None:
-        if path:
+    def _record(self, path: str, kind: str, data: bytes, *, is_kept: bool = False) -> None:
+        """Append a row; keep it at hand only if this process may ask for it again."""
+        if is_kept:
             self._rows[kind, path] = data
         self._log.append(Row(path, kind, data))
 

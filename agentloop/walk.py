@@ -7,14 +7,16 @@ leave none behind. There is no barrier: every branch goes at its own pace until 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeAlias
 
 from agentloop.drafts import close_draft, shorten
 from agentloop.errors import GraphError, LimitError
 from agentloop.flow import Arc, BothOp, EachOp, Flow, Leaf, SubOp, Table
 from agentloop.runner import Patch, Run, Suspended
 from agentloop.state import StateSpec
+
+Work: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
 
 
 class Branch:
@@ -118,7 +120,7 @@ def _choose(run: Run, branch: Branch, path: str, step: int, table: Table, choice
     return arc
 
 
-async def run_all(work: Callable[[int], Awaitable[None]], num: int, limit: int | None) -> None:
+async def run_all(work: Work, num: int, limit: int | None) -> None:
     """Do numbered pieces of work at the same time, no more than `limit` at once.
 
     The first failure cancels the others and is raised; nothing is left running.
@@ -128,7 +130,7 @@ async def run_all(work: Callable[[int], Awaitable[None]], num: int, limit: int |
         async with asyncio.TaskGroup() as group:
             if limit is None or limit >= num:
                 for index in range(num):
-                    group.create_task(_run_one(work, index))
+                    group.create_task(work(index))
             else:
                 numbers = iter(range(num))
                 for _ in range(limit):
@@ -144,7 +146,7 @@ async def run_all(work: Callable[[int], Awaitable[None]], num: int, limit: int |
 async def _join(
     branch: Branch,
     path: str,
-    work: Callable[[int], Awaitable[None]],
+    work: Work,
     num: int,
     limit: int | None,
     patches: Callable[[], list[tuple[str, Patch]]],
@@ -169,11 +171,7 @@ async def _join(
     branch.apply(branch.spec.join(patches(), path))
 
 
-async def _run_one(work: Callable[[int], Awaitable[None]], index: int) -> None:
-    await work(index)
-
-
-async def _run_next(work: Callable[[int], Awaitable[None]], numbers: Any) -> None:
+async def _run_next(work: Work, numbers: Iterator[int]) -> None:
     for index in numbers:
         await work(index)
 
@@ -229,14 +227,17 @@ async def _each(run: Run, op: EachOp, branch: Branch, path: str) -> None:
 
 async def _both(run: Run, op: BothOp, branch: Branch, path: str) -> None:
     spec = branch.spec
-    children = [Branch(spec, branch.values.copy(), f"{path}/") for _ in op.branches]
+    children = [
+        Branch(spec, branch.values.copy(), f"{path}[{i}]/" if op.is_numbered else f"{path}/")
+        for i in range(len(op.branches))
+    ]
 
     async def work(index: int) -> None:
         await walk(run, op.branches[index], children[index])
 
     def named() -> list[tuple[str, Patch]]:
         return [
-            (f"{path}/{'-'.join(op.name for op in flow.ops)}", child.patch)
+            (child.prefix + "-".join(op.name for op in flow.ops), child.patch)
             for flow, child in zip(op.branches, children, strict=True)
             if child.patch
         ]

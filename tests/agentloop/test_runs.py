@@ -148,6 +148,20 @@ def test_branches_do_not_see_each_other() -> None:
     assert (state.n, state.log) == (5, ["one", "left", "right"])
 
 
+def test_branches_may_share_steps() -> None:
+    """The same node in two branches runs in both; its paths tell them apart."""
+    result = run(Graph(S).chain(START, both([one, two], [three, one]), END))
+    assert result.state.log == ["one", "two", "three", "one"]
+    paths = [event.path for event in result.events if event.kind == "node.end"]
+    name = "one-two+three-one"
+    assert sorted(paths) == [
+        f"{name}[0]/one",
+        f"{name}[0]/two",
+        f"{name}[1]/one",
+        f"{name}[1]/three",
+    ]
+
+
 def test_two_writers_of_a_plain_field_are_a_conflict() -> None:
     """The error names the field and the branches; neither value wins."""
 

@@ -19,6 +19,7 @@ from agentloop.model.constraint.token_automaton import TokenAutomaton
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _CANCELLED = 1e-2  # below this a remainder has lost too many digits and is summed directly
+_UNDERFLOW = 1e-30  # below this a float32 sum has lost terms and is done again in float64
 _SAFE_NATS = 70.0  # exp of logits up to here, summed over any vocabulary, fits float32
 
 
@@ -131,13 +132,14 @@ class HostLogits:
     @staticmethod
     def _sum_row(
         n: int,
-        values: NDArray[Any],
+        logits: NDArray[Any],
         layout: GatherLayout,
         scale: float,
         scratch: NDArray[Any],
         sums: RowSums,
     ) -> None:
-        best = int(values.argmax())
+        best = int(logits.argmax())
+        values = logits
         if scale != 1.0:
             values = np.multiply(values, values.dtype.type(scale), out=scratch)
         highest = float(values[best])
@@ -146,15 +148,23 @@ class HostLogits:
             values = np.subtract(values, values.dtype.type(shift), out=scratch)
         mass = np.exp(values, out=scratch)
         total = float(mass.sum())
-        sums.best[n] = best
-        sums.log_norms[n] = np.log(total) + shift
+        log_norm = float(np.log(total)) + shift
+
+        def exact(columns: Ints) -> Floats:
+            return np.exp(logits.take(columns).astype(np.float64) * scale - log_norm)
+
+        sums.best[n], sums.log_norms[n] = best, log_norm
         remainder = total
         if len(layout.columns):
             groups = np.add.reduceat(mass.take(layout.columns), layout.starts, dtype=np.float64)
-            sums.groups[n] = groups[: len(layout.classes)] / total
             remainder = total - float(groups.sum())
+            if groups.min() < _UNDERFLOW:
+                groups = np.add.reduceat(exact(layout.columns), layout.starts) * total
+            sums.groups[n] = groups[: len(layout.classes)] / total
         if layout.remainder >= 0 and remainder < _CANCELLED * total:
             remainder = float(mass.take(layout.remainder_tokens).sum(dtype=np.float64))
+            if remainder < _UNDERFLOW:
+                remainder = float(exact(layout.remainder_tokens).sum()) * total
         sums.remainders[n] = remainder / total
 
     def gather(self, row: int, columns: NDArray[np.integer[Any]]) -> Floats:
@@ -182,34 +192,33 @@ class DeviceLogits:
             values = values[torch.as_tensor(rows, device=device)]
         values = values.float() * scale
         log_norms = torch.logsumexp(values, dim=1)
-        mass = torch.exp(values - log_norms[:, None])
-        picked = mass.index_select(1, torch.as_tensor(layout.columns, device=device))
-        groups = np.empty((len(rows), 0))
+        log_p = values - log_norms[:, None]
+        groups, remainders = np.empty((len(rows), 0)), np.zeros(len(rows))
         if len(layout.columns):
-            groups = np.add.reduceat(
-                picked.double().cpu().numpy(), layout.starts, axis=1, dtype=np.float64
-            )
-        remainders = np.zeros(len(rows))
+            at = torch.as_tensor(layout.columns, device=device)
+            # exponentials on the host: the accelerator may lack float64, and float32 underflows
+            picked = np.exp(log_p.index_select(1, at).cpu().double().numpy())
+            groups = np.add.reduceat(picked, layout.starts, axis=1)
         if layout.remainder >= 0:
             tokens = torch.as_tensor(layout.remainder_tokens, device=device)
-            direct = mass.index_select(1, tokens).sum(dim=1, dtype=torch.float64)
-            remainders = direct.cpu().numpy()
+            direct = torch.logsumexp(log_p.index_select(1, tokens), dim=1)
+            remainders = np.exp(direct.cpu().double().numpy())
         return RowSums(
             groups[:, : len(layout.classes)],
             remainders,
-            log_norms.double().cpu().numpy(),
+            log_norms.cpu().double().numpy(),
             values.argmax(dim=1).cpu().numpy(),
         )
 
     def gather(self, row: int, columns: NDArray[np.integer[Any]]) -> Floats:
         """Some logits of one row."""
         at = torch.as_tensor(columns.astype(np.int64), device=self._values.device)
-        picked: Floats = self._values[row].index_select(0, at).double().cpu().numpy()
+        picked: Floats = self._values[row].index_select(0, at).cpu().double().numpy()
         return picked
 
     def at(self, rows: Ints, columns: Ints) -> Floats:
         """One logit of each of some rows."""
         device = self._values.device
         where = torch.as_tensor(rows, device=device), torch.as_tensor(columns, device=device)
-        picked: Floats = self._values[where].double().cpu().numpy()
+        picked: Floats = self._values[where].cpu().double().numpy()
         return picked

@@ -106,6 +106,15 @@ class Analyser:
                 terms.append(match.group())
         return self._stemmed(terms)
 
+    def words(self, text: str) -> list[tuple[str, str]]:
+        """Words as written, each with its term; a run of an unspaced script is one word."""
+        found = [
+            match.group()
+            for match in _token_pattern().finditer(unicodedata.normalize("NFKC", text))
+        ]
+        folded = [unicodedata.normalize("NFKC", word.casefold()) for word in found]
+        return list(zip(found, self._stemmed(folded), strict=True))
+
     def _stemmed(self, terms: list[str]) -> list[str]:
         by_language: dict[str, list[int]] = {}
         for at, term in enumerate(terms):

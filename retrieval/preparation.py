@@ -11,6 +11,7 @@ from agentloop.retrieval.analyser import Analyser
 from agentloop.retrieval.chunker import Chunk, Chunker, approximate_tokens
 from agentloop.retrieval.document import SEARCHABLE, ParsedDocument
 from agentloop.retrieval.embedder import Embedder
+from agentloop.retrieval.links import names_of
 from agentloop.retrieval.store import FileState, PreparedChunk
 
 DEFAULT_CHUNK_TOKENS = 200
@@ -39,6 +40,7 @@ class Preparation:
         state: Its file.
         document: Text and blocks.
         title: Shown with hits, never empty.
+        names: Analysed names that other documents may call it by.
         chunks: Without vectors until `embed`.
         passages: What is embedded for each chunk.
     """
@@ -46,6 +48,7 @@ class Preparation:
     state: FileState
     document: ParsedDocument
     title: str
+    names: list[str]
     chunks: list[PreparedChunk]
     passages: list[str]
 
@@ -69,7 +72,7 @@ class Preparer:
         """Cut and analyse a document; one that is not searchable has no chunks."""
         title = document.title or name_in_words(state.path)
         if document.status not in SEARCHABLE:
-            return Preparation(state, document, title, [], [])
+            return Preparation(state, document, title, [], [], [])
         chunks = self._chunker.chunks(document.text, document.blocks)
         texts = [document.text[chunk.start : chunk.end] for chunk in chunks]
         contexts = [context_of(title, c, text) for c, text in zip(chunks, texts, strict=True)]
@@ -81,7 +84,8 @@ class Preparer:
         if self._embedder is not None:
             clipped = {context: self._clipped(context) for context in dict.fromkeys(contexts)}
             passages = [f"{clipped[c]}\n{t}" for c, t in zip(contexts, texts, strict=True)]
-        return Preparation(state, document, title, prepared, passages)
+        names = names_of(document.title, self._analyser)
+        return Preparation(state, document, title, names, prepared, passages)
 
     def embed(self, batch: Sequence[Preparation]) -> None:
         """Fill in the vectors of several documents at once."""

@@ -64,6 +64,12 @@ CREATE TABLE embeddings (
     chunk_id INTEGER PRIMARY KEY REFERENCES chunks (id) ON DELETE CASCADE,
     vector BLOB NOT NULL            -- float32, little endian, unit length
 );
+CREATE TABLE names (                -- what other documents may call this one by
+    key TEXT NOT NULL,              -- analysed terms, separated by spaces
+    document_id TEXT NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
+    PRIMARY KEY (key, document_id)
+) WITHOUT ROWID;
+CREATE INDEX names_document ON names (document_id);
 -- Terms come from our own analyser, separated by spaces; "ascii" only cuts at those spaces.
 CREATE VIRTUAL TABLE postings USING fts5 (context, body, tokenize = 'ascii');
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from agentloop.retrieval.document import FileStatus
 SEGMENT_LENGTH = 1 << 16  # characters in one row of the segments table
 _MAX_PARAMETERS = 900  # values in one IN (...): every SQLite build allows 999
 
+Value = TypeVar("Value", int, str)
 Scored = list[tuple[int, float]]  # (chunk id, score), best first
 
 
@@ -174,6 +175,16 @@ class Snapshot:
                 found[row[0]] = ChunkRow(*row)
         return found
 
+    def named(self, keys: Collection[str]) -> dict[str, list[str]]:
+        """Ids of the documents that go by each of the names; unknown names are absent."""
+        found: dict[str, list[str]] = {}
+        for part in _parts(list(keys)):
+            marks = ", ".join("?" * len(part))
+            sql = f"SELECT key, document_id FROM names WHERE key IN ({marks})"
+            for key, name in self._rows(sql, part):
+                found.setdefault(key, []).append(name)
+        return found
+
     def text(self, document_id: str, start: int = 0, end: int | None = None) -> str:
         """The stored text of a document, or the slice `[start:end]` of it.
 
@@ -223,7 +234,6 @@ def _where(globs: Sequence[str], column: str, of: str = "chunks") -> tuple[str, 
     return f"AND {column} IN ({inner}) ", tuple(globs)
 
 
-def _parts(values: Sequence[int]) -> Iterator[Sequence[int]]:
-    values = [int(value) for value in values]  # numpy integers would be bound as blobs
+def _parts(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
     for at in range(0, len(values), _MAX_PARAMETERS):
         yield values[at : at + _MAX_PARAMETERS]

@@ -253,6 +253,7 @@ class Writer:
         state: FileState,
         document: ParsedDocument,
         title: str,
+        names: Sequence[str],
         chunks: Sequence[PreparedChunk],
     ) -> None:
         """Write a document in place of what its path held before.
@@ -262,6 +263,7 @@ class Writer:
             state: The file it was read from.
             document: Its text and blocks.
             title: Title to show, never empty.
+            names: Analysed names that other documents may call it by.
             chunks: In order.
         """
         name = document_id(state.path)
@@ -286,6 +288,9 @@ class Writer:
                 ),
             )
             _insert_text(connection, name, document)
+            connection.executemany(
+                "INSERT OR IGNORE INTO names VALUES (?, ?)", ((key, name) for key in names)
+            )
             for chunk in chunks:
                 _insert_chunk(connection, name, chunk)
 

@@ -224,7 +224,7 @@ class Sync:
             self._prepare.embed(waiting)
         for item in waiting:
             path, document = item.state.path, item.document
-            self.writer.put(self.source, item.state, document, item.title, item.chunks)
+            self.writer.put(self.source, item.state, document, item.title, item.names, item.chunks)
             (self.changed if path in self.known else self.added).append(path)
             self.num_chunks += len(item.chunks)
             self._tell(path, document.status, document.reason)

@@ -1,7 +1,7 @@
 """Refinement of one canvas: which positions to commit, which to take back, and when it is done.
 
-A row knows its constraint and its canvas; it is handed logits and asks for nothing. All policies work
-on constrained marginals, ties go to the earlier position, and every step commits at least one
+A row knows its constraint and its canvas; it is handed logits and asks for nothing. All policies
+work on constrained marginals, ties go to the earlier position, and every step commits at least one
 position, so a row always ends. Nothing here depends on other rows.
 """
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from agentloop.errors import ModelError
 from agentloop.model.constraint.compiled import CompiledConstraint
 from agentloop.model.constraint.inference import CanvasPosterior, Weighting, infer
+from agentloop.model.constraint.proposal import PathScore
 
 Ints = NDArray[np.int64]
 MASKED = -1
@@ -40,6 +41,7 @@ class SamplerOptions:
             below this; 0 never does.
         max_revisions: Positions taken back at most, per canvas.
         weighting: Weights of the constraint's inference.
+        path: Which joint path temperature 0 follows.
     """
 
     max_steps: int = 32
@@ -49,6 +51,7 @@ class SamplerOptions:
     edit_threshold: float = 0.0
     max_revisions: int = 0
     weighting: Weighting = "local"
+    path: PathScore = "greedy"
 
 
 EFFORTS: dict[Effort, SamplerOptions] = {
@@ -142,7 +145,7 @@ class CanvasRow:
         """The ids up to the first end of text."""
         eos = np.isin(self.tokens, self.compiled.vocabulary.eos_ids)
         stop = int(eos.argmax()) if eos.any() else self.length
-        return self.tokens[:stop].tolist()
+        return [int(token) for token in self.tokens[:stop]]
 
     def marks(self) -> list[Mark]:
         """What each slot is."""
@@ -170,6 +173,7 @@ class CanvasRow:
             logits,
             canvas,
             weighting=self.options.weighting,
+            path=self.options.path,
             temperature=self.options.temperature,
             generator=self._rng,
             start=self.start_state,

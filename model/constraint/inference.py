@@ -60,9 +60,10 @@ def infer(
         locality: Exponent of that division under `"local"`, one number or (L,): 0 is the product.
         temperature: 0 proposes the best path; above 0 the logits are divided by it and the
             proposal is one exact draw.
-        path: What the best path maximises. `"states"`: the summed probability of all texts that
-            pass through the same states, then the best tokens on that path. `"tokens"`: the
-            probability of the text itself, which favours short texts while the model is unsure.
+        path: What the best path maximises. `"greedy"`: from left to right, the posterior of each
+            next state given those before it. `"states"`: the summed probability of all texts that
+            pass through the same states. `"tokens"`: the probability of the text itself. The
+            last two favour short texts while the model is unsure.
         generator: Source of the draw, or a seed for one.
         start: State at the canvas's left edge; that of the text so far where this canvas
             continues another.

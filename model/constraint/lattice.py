@@ -163,6 +163,14 @@ class Lattice:
             values -= log_norms[i]
         return self._trace(scores, start)
 
+    def likeliest_pairs(self, start: int) -> list[int]:
+        """The pairs (L) that are likeliest one after another, each given those before it.
+
+        Unlike the best path as a whole this does not favour short texts: a step weighs all texts
+        that go on from it, not the single best one.
+        """
+        return self._trace(self.steps, start)
+
     def _trace(self, scores: Floats, start: int) -> list[int]:
         offsets, pairs, state = self.automaton.pair_offsets.tolist(), list[int](), start
         for row in scores:

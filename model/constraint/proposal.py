@@ -14,7 +14,7 @@ from agentloop.model.constraint.segments import draw
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-PathScore = Literal["states", "tokens"]
+PathScore = Literal["greedy", "states", "tokens"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,15 +31,17 @@ class Proposal:
 
 
 def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: PathScore) -> Proposal:
-    """The most probable path of states with the best tokens on it, or the most probable text."""
+    """The path that `path` asks for, with the best tokens on it."""
     automaton = lattice.automaton
-    if path == "states":
+    if path == "greedy":
+        chosen = lattice.likeliest_pairs(start)
+    elif path == "states":
         with np.errstate(divide="ignore"):
-            scores = np.log(lattice.set_sums)
+            chosen = lattice.best_pairs(np.log(lattice.set_sums), start)
     else:
-        scores = automaton.max_sets(weights.log_maxima)
+        chosen = lattice.best_pairs(automaton.max_sets(weights.log_maxima), start)
 
-    pairs = np.array(lattice.best_pairs(scores, start), np.int64)
+    pairs = np.array(chosen, np.int64)
     states = np.append([start], automaton.pair_target[pairs]).astype(np.int64)
     tokens = weights.tokens.copy()
     open_positions = np.flatnonzero(weights.masked & (states[:-1] != automaton.done))

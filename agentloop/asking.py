@@ -13,7 +13,7 @@ import typing
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from agentloop.context import Call, here, make_call
 from agentloop.errors import GraphError
@@ -42,17 +42,8 @@ async def ask(question: object, answer: type[T]) -> T:
     adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, answer))
     path = place.next_path(is_effect=False)
 
-    def decode(data: Any) -> Any:
-        try:
-            return adapter.validate_python(data)
-        except ValidationError as error:
-            raise GraphError(
-                f"the answer to {path} is not {adapter.core_schema['type']}: "
-                f"{error.errors(include_url=False)[0]['msg']}, got {data!r}; answer it again"
-            ) from error
-
     request = {"question": question, "answer": adapter.json_schema()}
-    call: Call[T] = Call("ask", "ask", request, _no_answer, decode=decode)
+    call: Call[T] = Call("ask", "ask", request, _no_answer, decode=adapter.validate_python)
     return await place.run.ask(place, path, call)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from pydantic import BaseModel
 
@@ -14,10 +15,12 @@ from agentloop.drawing import as_mermaid, as_networkx
 from agentloop.errors import GraphBuildError
 from agentloop.events import Event
 from agentloop.flow import Flow, compile_flow
+from agentloop.model_calls import Model
 from agentloop.rules import check_rules
 from agentloop.runs import (
     EventStream,
     Options,
+    RunOptions,
     RunResult,
     execute_all,
     execute_checked,
@@ -220,8 +223,10 @@ class Graph(SubGraph, Generic[S]):
         run: str | None = None,
         store: Store | str | PathLike[str] | None = None,
         answers: Mapping[str, Any] | None = None,
-        model: Any = None,
+        model: Model | None = None,
         max_steps: int | None = None,
+        max_calls: int | None = None,
+        timeout_s: float | None = None,
         concurrency: int | None = None,
         on_event: Callable[[Event], object] | None = None,
         check: bool = True,
@@ -238,6 +243,8 @@ class Graph(SubGraph, Generic[S]):
                 `waiting`.
             model: The model that `llm` calls inside nodes go to.
             max_steps: Nodes that the run may start in all.
+            max_calls: Calls (`llm`, tools, steps) that the run may make in all.
+            timeout_s: Seconds that the run may take, questions not counted.
             concurrency: Nodes that may be working at once.
             on_event: Called with every event; what it raises is logged and ignored.
             check: Raise what a node raises; if not, it is in the result's `error`, next to a
@@ -252,51 +259,38 @@ class Graph(SubGraph, Generic[S]):
             Exception: Whatever a node raises, with a note that says where.
         """
         options = self._options(
-            store,
+            store=store,
             answers=answers,
             model=model,
             max_steps=max_steps,
+            max_calls=max_calls,
+            timeout_s=timeout_s,
             concurrency=concurrency,
             on_event=on_event,
-            is_migrating=migrate,
+            migrate=migrate,
         )
         return await execute_checked(self.flow, state, options, run, check)
 
-    def _options(self, store: Store | str | PathLike[str] | None, **options: Any) -> Options:
-        if store is None:
-            return Options(**options)
-        found = sqlite_store(store) if isinstance(store, str | PathLike) else store
-        return Options(store=found, fingerprint=self.fingerprint, **options)
+    def _options(self, **given: Unpack[RunOptions]) -> Options:
+        store = given.get("store")
+        return Options(
+            model=given.get("model"),
+            max_steps=given.get("max_steps"),
+            max_calls=given.get("max_calls"),
+            timeout_s=given.get("timeout_s"),
+            concurrency=given.get("concurrency"),
+            on_event=given.get("on_event"),
+            store=sqlite_store(store) if isinstance(store, str | PathLike) else store,
+            answers=given.get("answers"),
+            is_migrating=given.get("migrate", False),
+            fingerprint=self.fingerprint if store is not None else "",
+        )
 
     def run_sync(
-        self,
-        state: S | None = None,
-        *,
-        run: str | None = None,
-        store: Store | str | PathLike[str] | None = None,
-        answers: Mapping[str, Any] | None = None,
-        model: Any = None,
-        max_steps: int | None = None,
-        concurrency: int | None = None,
-        on_event: Callable[[Event], object] | None = None,
-        check: bool = True,
-        migrate: bool = False,
+        self, state: S | None = None, *, run: str | None = None, **options: Unpack[RunOptions]
     ) -> RunResult[S]:
         """`run` for synchronous code, also where an event loop is running (a notebook)."""
-        return run_blocking(
-            self.run(
-                state,
-                run=run,
-                store=store,
-                answers=answers,
-                model=model,
-                max_steps=max_steps,
-                concurrency=concurrency,
-                on_event=on_event,
-                check=check,
-                migrate=migrate,
-            )
-        )
+        return run_blocking(self.run(state, run=run, **options))
 
     async def map(
         self,
@@ -305,7 +299,7 @@ class Graph(SubGraph, Generic[S]):
         concurrency: int = 64,
         run: str | None = None,
         store: Store | str | PathLike[str] | None = None,
-        model: Any = None,
+        model: Model | None = None,
         max_steps: int | None = None,
         on_event: Callable[[Event], object] | None = None,
         check: bool = True,
@@ -329,28 +323,15 @@ class Graph(SubGraph, Generic[S]):
             Exception: With `check`, the first failure, after which the other runs are cancelled;
                 without, failures are in the results.
         """
-        options = self._options(
-            store, model=model, max_steps=max_steps, on_event=on_event, is_kept=False
-        )
+        options = self._options(store=store, model=model, max_steps=max_steps, on_event=on_event)
+        options = replace(options, is_kept=False)
         return await execute_all(self.flow, states, options, concurrency, run, check)
 
     def stream(
-        self,
-        state: S | None = None,
-        *,
-        run: str | None = None,
-        store: Store | str | PathLike[str] | None = None,
-        answers: Mapping[str, Any] | None = None,
-        model: Any = None,
-        max_steps: int | None = None,
-        concurrency: int | None = None,
+        self, state: S | None = None, *, run: str | None = None, **options: Unpack[RunOptions]
     ) -> EventStream[S]:
-        """Run the graph and read its events as they happen: `async for event in g.stream(...)`."""
-        options = self._options(
-            store,
-            answers=answers,
-            model=model,
-            max_steps=max_steps,
-            concurrency=concurrency,
-        )
-        return EventStream(self.flow, state, options, run)
+        """Run the graph and read its events as they happen: `async for event in g.stream(...)`.
+
+        Takes what `run` takes. The stream ends with the run, and raises what the run raises.
+        """
+        return EventStream(self.flow, state, self._options(**options), run)

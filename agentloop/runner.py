@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar, cast
 
+from pydantic import ValidationError
+
 from agentloop.context import RETRY, Call, Here, here, key
-from agentloop.drafts import close_draft
+from agentloop.drafts import close_draft, shorten
 from agentloop.errors import GraphError, LimitError
 from agentloop.events import Event, EventLog
 from agentloop.flow import Leaf
@@ -43,10 +45,12 @@ class Run:
         waiting: Questions without an answer, by path.
         timings: Per node name, how often it ran and the seconds it took in all.
         num_steps: Nodes started so far.
+        num_calls: Calls made so far.
     """
 
     __slots__ = (
         "_gate",
+        "_max_calls",
         "_max_steps",
         "_started",
         "answers",
@@ -54,6 +58,7 @@ class Run:
         "log",
         "model",
         "name",
+        "num_calls",
         "num_steps",
         "timings",
         "waiting",
@@ -65,6 +70,7 @@ class Run:
         log: EventLog,
         model: Any = None,
         max_steps: int | None = None,
+        max_calls: int | None = None,
         concurrency: int | None = None,
         journal: Journal | None = None,
         answers: Mapping[str, Any] | None = None,
@@ -77,7 +83,9 @@ class Run:
         self.model = model
         self.timings: dict[str, list[float]] = {}
         self.num_steps = 0
+        self.num_calls = 0
         self._max_steps = max_steps
+        self._max_calls = max_calls
         self._gate = asyncio.Semaphore(concurrency) if concurrency is not None else None
         self._started = perf_counter()
 
@@ -119,6 +127,12 @@ class Run:
         return result
 
     async def _make(self, path: str, call: Call[T]) -> T:
+        self.num_calls += 1
+        if self._max_calls is not None and self.num_calls > self._max_calls:
+            raise LimitError(
+                f"run {self.name!r} reached its limit of {self._max_calls} calls before {path} "
+                f"({call.kind} {call.name}); raise max_calls, or bound what asks so often"
+            )
         self.emit(
             path, "call.start", {"kind": call.kind, "name": call.name, "request": call.request}
         )
@@ -150,14 +164,25 @@ class Run:
         if recorded is not None:
             return cast(T, recorded[0])
         if path in self.answers:
-            answer = call.decode(self.answers[path])
-            del self.answers[path]
-            journal.record_result(path, call, answer)
-            self.emit(path, "answer", answer)
-            return cast(T, answer)
+            return cast(T, self._answer(path, call, journal))
         question = cast(dict[str, Any], call.request)["question"]
         journal.record_ask(path, question)
         await self._suspend(place, path, question)
+
+    def _answer(self, path: str, call: Call[Any], journal: Journal) -> object:
+        """An answer that was given, checked and recorded."""
+        given = self.answers[path]
+        try:
+            answer = call.decode(given)
+        except ValidationError as error:
+            raise GraphError(
+                f"the answer to {path} ({call.name}) does not fit: "
+                f"{error.errors(include_url=False)[0]['msg']}, got {shorten(given)}; answer again"
+            ) from error
+        del self.answers[path]
+        journal.record_result(path, call, answer)
+        self.emit(path, "answer", answer)
+        return answer
 
     async def _suspend(self, place: Here, path: str, question: object) -> NoReturn:
         self.waiting[path] = question
@@ -172,13 +197,11 @@ class Run:
             The result in a tuple; `None` if it is to be run after all.
         """
         assert self.journal is not None
+        if self.answers.get(path) is RETRY:
+            del self.answers[path]
+            return None
         if path in self.answers:
-            given = self.answers.pop(path)
-            if given is RETRY:
-                return None
-            answer = call.decode(given)
-            self.journal.record_result(path, call, answer)
-            return (answer,)
+            return (self._answer(path, call, self.journal),)
         question = {
             "interrupted": call.name,
             "request": call.request,

@@ -8,17 +8,19 @@ import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
 from agentloop.context import here
-from agentloop.errors import GraphError, StateError
+from agentloop.errors import GraphError, LimitError, StateError
 from agentloop.events import Event, EventLog
 from agentloop.flow import Flow
 from agentloop.journal import Journal
+from agentloop.model_calls import Model
 from agentloop.runner import Run, Suspended
 from agentloop.stores import Store
 from agentloop.walk import Branch, walk
@@ -67,6 +69,21 @@ class RunResult(Generic[S]):
         return "waiting" if self.waiting else "done"
 
 
+class RunOptions(TypedDict, total=False):
+    """What `Graph.run` takes beside the state and the name; described there."""
+
+    store: Store | str | PathLike[str] | None
+    answers: Mapping[str, Any] | None
+    model: Model | None
+    max_steps: int | None
+    max_calls: int | None
+    timeout_s: float | None
+    concurrency: int | None
+    on_event: Callable[[Event], object] | None
+    check: bool
+    migrate: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to run.
@@ -74,6 +91,8 @@ class Options:
     Attributes:
         model: The model that `llm` calls inside nodes go to.
         max_steps: Nodes that a run may start in all.
+        max_calls: Calls that a run may make in all.
+        timeout_s: Seconds that a run may take.
         concurrency: Nodes of one run that may be working at once.
         on_event: Called with every event; what it raises is logged and ignored.
         is_kept: Whether the result holds the events.
@@ -83,8 +102,10 @@ class Options:
         fingerprint: Of the graph, for recorded runs.
     """
 
-    model: Any = None
+    model: Model | None = None
     max_steps: int | None = None
+    max_calls: int | None = None
+    timeout_s: float | None = None
     concurrency: int | None = None
     on_event: Callable[[Event], object] | None = None
     is_kept: bool = True
@@ -94,10 +115,12 @@ class Options:
     fingerprint: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "concurrency"):
+        for name in ("max_steps", "max_calls", "concurrency"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise GraphError(f"{name} is {value}; use 1 or more, or None for no limit")
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise GraphError(f"timeout_s is {self.timeout_s}; use more than 0, or None")
 
 
 def _start_values(flow: Flow, state: BaseModel) -> dict[str, Any]:
@@ -174,19 +197,29 @@ async def _execute(
         log,
         options.model,
         options.max_steps,
+        options.max_calls,
         options.concurrency,
         journal,
         options.answers,
     )
+    limit = asyncio.timeout(options.timeout_s)
     started = perf_counter()
     error: Exception | None = None
     outer = here.set(None)
     run.emit("", "run.start", flow.name)
     try:
-        await walk(run, flow, Branch(flow.spec, values, is_root=True))
+        async with limit:
+            await walk(run, flow, Branch(flow.spec, values, is_root=True))
         error = run.unasked()
     except Suspended:
         error = run.unasked()
+    except TimeoutError as failure:
+        error = failure
+        if limit.expired():
+            error = LimitError(
+                f"run {name!r} took longer than its timeout_s of {options.timeout_s} s; raise it, "
+                "or continue a recorded run"
+            )
     except Exception as failure:
         error = failure
     except BaseException as failure:

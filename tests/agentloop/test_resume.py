@@ -224,7 +224,7 @@ def test_a_question_stops_the_run_until_it_is_answered() -> None:
     assert result.questions == {"approve:1": {"send": "letter"}}
     assert store.runs()[0].status == "waiting"
     assert go(graph, store, model=model).waiting == ("approve:1",)
-    with pytest.raises(GraphError, match=r"answer to approve:1 is not bool: .* answer it again"):
+    with pytest.raises(GraphError, match=r"answer to approve:1 \(ask\) does not fit: .* again"):
         go(graph, store, answers={"approve:1": "perhaps"})
     with pytest.raises(GraphError, match="answers to nobody:0, but it waits for approve:1"):
         go(graph, store, answers={"nobody:0": 1})

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from agentloop import END, START, Graph, Log, Max, Merge, Sum, both, each, emit, node
+from agentloop import END, START, Graph, Log, Max, Merge, Sum, both, each, emit, llm, node
 from agentloop.errors import GraphError, LimitError, StateError
 from agentloop.events import Event
 from agentloop.runs import RunResult
+from agentloop.testing import ScriptedModel
 
 
 class S(BaseModel):
@@ -347,6 +348,31 @@ def test_a_run_stops_at_its_own_limit_of_steps() -> None:
     assert result.state.log == ["one", "two"]
     with pytest.raises(GraphError, match="max_steps is 0"):
         run(graph, max_steps=0)
+
+
+def test_a_run_stops_at_its_limits_of_calls_and_seconds() -> None:
+    """What was committed stays, and the error names the limit and what reached it."""
+
+    async def asks(s: S, i: int) -> None:
+        s.log += [await llm(str, f"{i}")]
+
+    async def waits(s: S) -> None:
+        await asyncio.Event().wait()
+
+    model = ScriptedModel(lambda call: call.prompt)
+    graph = Graph(S).chain(START, each(asks, over="items", limit=1), END)
+    start = S(items=(1, 2, 3))
+    assert run(graph, start, model=model, max_calls=3).state.log == ["1", "2", "3"]
+    result = run(graph, start, model=model, max_calls=2, check=False)
+    assert isinstance(result.error, LimitError)
+    assert r"limit of 2 calls before asks[2]:0 (llm str)" in str(result.error)
+    assert result.state.log == ["1", "2"]
+    result = run(Graph(S).chain(START, one, waits, END), timeout_s=0.01, check=False)
+    assert isinstance(result.error, LimitError)
+    assert "longer than its timeout_s of 0.01 s" in str(result.error)
+    assert result.state.log == ["one"]
+    with pytest.raises(GraphError, match="timeout_s is 0; use more than 0"):
+        run(graph, timeout_s=0)
 
 
 def test_a_router_that_returns_something_else_is_reported() -> None:

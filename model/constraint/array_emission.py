@@ -54,6 +54,7 @@ class ArrayEmission:
             self.endings[state] = final_outcome(state)
             step = self.emitter.machine.next_item(state)
             piece = self.emitter.nested(step.asked, self.depth)
+            self.emitter.count_step(state, 0 if piece is None else len(piece.outcomes))
             if piece is None:
                 self.edges[state] = None
                 continue

@@ -43,6 +43,8 @@ class StateBudgetError(ConstraintError):
     """
 
     pointer = ""
+    is_about_steps = False
+    """Whether it took too long to explore, instead of coming out too large."""
 
     def locate(self, pointer: str | None) -> None:
         """Note where it happened, unless an inner place was noted before."""

@@ -164,8 +164,10 @@ def emitted(expr: Expr, options: CompileOptions) -> Fragment | None:
     while True:
         try:
             piece = emitter_of(options).root_piece(Asked(expr))
+        except RecursionError:
+            raise UnsupportedSchemaError("", "", "its references nest too deeply") from None
         except StateBudgetError as error:
-            tighter = options.tighter()
+            tighter = options.tighter(much=error.is_about_steps)
             if tighter is None:
                 raise UnsupportedSchemaError(error.pointer, "", str(error)) from None
             options = tighter

@@ -9,7 +9,15 @@ from __future__ import annotations
 from agentloop.model.constraint.array_emission import ArrayEmission
 from agentloop.model.constraint.characters import StateBudgetError
 from agentloop.model.constraint.dfa import Dfa
-from agentloop.model.constraint.expression import KINDS, TRUE, Expr, Kind, Reference, leaves
+from agentloop.model.constraint.expression import (
+    KINDS,
+    TRUE,
+    Expr,
+    Kind,
+    Reference,
+    conjuncts,
+    leaves,
+)
 from agentloop.model.constraint.fragment import Builder, exit_of
 from agentloop.model.constraint.machine import Asked, Machine, Outcome
 from agentloop.model.constraint.object_emission import ObjectEmission
@@ -25,6 +33,10 @@ MAX_KEPT_ARCS = 4_000_000
 """Arcs of pieces that an emitter keeps for later compilations before it starts afresh."""
 
 
+MAX_STEPS = 6_000
+"""Steps over items and properties that one compilation may take."""
+
+
 class Emitter:
     """Builds pieces for one machine under one set of options, each once."""
 
@@ -32,6 +44,7 @@ class Emitter:
         self.machine = machine
         self.options = options
         self._pieces: dict[tuple[Asked, int], Piece | None] = {}
+        self._num_steps = 0
 
     def root_piece(self, asked: Asked) -> Piece | None:
         """The piece of a whole text, None if there is none.
@@ -42,12 +55,29 @@ class Emitter:
         if sum(len(p.fragment.sources) for p in self._pieces.values() if p) > MAX_KEPT_ARCS:
             self._pieces.clear()
             self.machine = Machine()
+        self._num_steps = 0
         return self.piece(asked, self.options.max_depth)
 
     def dfa(self, asked: Asked) -> Dfa | None:
         """The automaton of the values for which what is asked holds; None if there is none."""
         piece = self.root_piece(asked)
         return None if piece is None else piece.fragment.to_dfa()
+
+    def count_step(self, state: Asked, num_outcomes: int) -> None:
+        """Count one step of exploring a container, by how much there is to work out.
+
+        Raises:
+            StateBudgetError: There have been too many since the compilation began.
+        """
+        size = len(conjuncts(state.must)) + len(state.goals)
+        self._num_steps += 1 + num_outcomes * size // 16
+        if self._num_steps > MAX_STEPS:
+            error = StateBudgetError(
+                f"the schema takes more than {MAX_STEPS:,} steps to explore; it has too many"
+                " alternatives that overlap"
+            )
+            error.is_about_steps = True
+            raise error
 
     def nested(self, asked: Asked, depth: int) -> Piece | None:
         """The piece of a value inside a container, None if there is none."""

@@ -8,8 +8,9 @@ is what keeps the states of a half-read object or array few and equal ones share
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
+from operator import is_
 from typing import ClassVar, Literal
 
 Kind = Literal["null", "true", "false", "number", "string", "array", "object"]
@@ -20,10 +21,17 @@ KINDS: tuple[Kind, ...] = ("null", "true", "false", "number", "string", "array",
 class Expr:
     """An expression; equal content is equal, and the hash is computed once."""
 
+    _names: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Note the fields that the content is made of, which the decorator has not seen yet."""
+        annotated = [n for n, kind in cls.__annotations__.items() if "ClassVar" not in str(kind)]
+        cls._names = (*cls._names, *annotated)
+
     @cached_property
     def content(self) -> tuple[object, ...]:
         """What the expression is compared by."""
-        return (type(self), *(getattr(self, f.name) for f in fields(self)))
+        return (type(self), *(getattr(self, name) for name in self._names))
 
     @cached_property
     def _hash(self) -> int:
@@ -131,12 +139,18 @@ def _joined(
     args: tuple[Expr, ...], node: type[And] | type[Or], neutral: Expr, absorbing: Expr
 ) -> Expr:
     found: dict[Expr, None] = {}
+    negated: set[Expr] = set()
     for arg in args:
         for part in arg.args if isinstance(arg, node) else (arg,):
-            if part == absorbing or negation(part) in found:
+            if part is neutral or part == neutral:
+                continue
+            if part == absorbing or part in negated:
                 return absorbing
-            if part != neutral:
-                found[part] = None
+            if isinstance(part, Not):
+                if part.arg in found:
+                    return absorbing
+                negated.add(part.arg)
+            found[part] = None
     if not found:
         return neutral
     return next(iter(found)) if len(found) == 1 else node(tuple(found))
@@ -162,7 +176,8 @@ def rewritten(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
         case Constant():
             return expr
         case Not(arg):
-            return negation(rewritten(arg, leaf))
+            inner = rewritten(arg, leaf)
+            return expr if inner is arg else negation(inner)
         case And(args):
             found: list[Expr] = []
             for arg in args:
@@ -170,13 +185,19 @@ def rewritten(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
                 if part == FALSE:
                     return FALSE
                 found.append(part)
-            return conjunction(*found)
+            return expr if _are_same(found, args) else conjunction(*found)
         case Or(args):
-            return disjunction(*(rewritten(arg, leaf) for arg in args))
+            found = [rewritten(arg, leaf) for arg in args]
+            return expr if _are_same(found, args) else disjunction(*found)
         case ExactlyOne(args):
-            return exactly_one(*(rewritten(arg, leaf) for arg in args))
+            found = [rewritten(arg, leaf) for arg in args]
+            return expr if _are_same(found, args) else exactly_one(*found)
         case _:
             return leaf(expr)
+
+
+def _are_same(found: list[Expr], args: tuple[Expr, ...]) -> bool:
+    return all(map(is_, found, args))
 
 
 def leaves(expr: Expr) -> Iterator[Expr]:

@@ -11,7 +11,7 @@ from agentloop.errors import ConstraintError
 from agentloop.model.constraint.machine import JsonValue
 from agentloop.model.constraint.numerals import to_decimal
 
-MAX_NESTING = 300
+MAX_NESTING = 100
 """Deepest nesting of a text that is read."""
 
 
@@ -56,10 +56,26 @@ def parse_json(text: str) -> JsonValue:
         )
         json.dumps(value, ensure_ascii=False, default=str).encode()
     except RecursionError:
-        raise JsonTextError("the text nests too deeply") from None
+        raise JsonTextError(f"the text nests more than {MAX_NESTING} deep") from None
     except ValueError as error:  # UnicodeEncodeError for half a surrogate pair is one too
         raise JsonTextError(f"not JSON: {error}") from None
+    _check_nesting(value)
     return value
+
+
+def _check_nesting(value: JsonValue) -> None:
+    level: list[JsonValue] = [value]
+    for _ in range(MAX_NESTING + 1):
+        inner: list[JsonValue] = []
+        for part in level:
+            if isinstance(part, list):
+                inner += part
+            elif isinstance(part, dict):
+                inner += part.values()
+        if not inner:
+            return
+        level = inner
+    raise JsonTextError(f"the text nests more than {MAX_NESTING} deep")
 
 
 def to_python(value: JsonValue) -> Any:

@@ -185,8 +185,7 @@ class Machine:
             return None
         match value:
             case str() | Decimal():
-                text = value if isinstance(value, str) else spell(value)
-                return _outcome(state, partial(_scalar_holds, text))
+                return _outcome(state, partial(_scalar_holds, value))
             case list():
                 return self._run_items(state, value)
             case dict():
@@ -303,9 +302,9 @@ def _outcome(state: Asked, leaf: Callable[[Expr], bool]) -> Outcome | None:
     return tuple(holds(goal, leaf) for goal in state.goals)
 
 
-def _scalar_holds(text: str, leaf: Expr) -> bool:
+def _scalar_holds(value: str | Decimal, leaf: Expr) -> bool:
     assert isinstance(leaf, ScalarAtom)
-    return leaf.accepts(text)
+    return leaf.accepts(value) if isinstance(value, str) else leaf.accepts_number(value)
 
 
 def _constant_only(leaf: Expr) -> bool:

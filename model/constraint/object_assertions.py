@@ -6,6 +6,7 @@ Nothing here knows JSON Schema or bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 from typing_extensions import override
@@ -87,9 +88,13 @@ class Shape(ObjectAtom):
     additional: Expr
     is_open: bool
 
+    @cached_property
+    def _by_name(self) -> dict[str, Expr]:
+        return dict(self.properties)
+
     @override
     def known_keys(self) -> tuple[str, ...]:
-        return tuple(key for key, _ in self.properties)
+        return tuple(self._by_name)
 
     @override
     def conditions(self) -> tuple[Expr, ...]:
@@ -103,7 +108,10 @@ class Shape(ObjectAtom):
 
     @override
     def asks(self, key: KeyFact) -> tuple[Expr, ...]:
-        found = [value for name, value in self.properties if name == key.name]
+        named = None if key.name is None else self._by_name.get(key.name)
+        if not self.patterns:
+            return (self.additional if named is None else named,)
+        found = [] if named is None else [named]
         found += [value for condition, value in self.patterns if key.meets(condition)]
         return (conjunction(*found) if found else self.additional,)
 
@@ -128,6 +136,8 @@ class Required(ObjectAtom):
 
     @override
     def after(self, key: KeyFact, truth: Truth) -> Expr:
+        if key.name not in self.keys:
+            return self
         return required(tuple(k for k in self.keys if k != key.name))
 
     @override

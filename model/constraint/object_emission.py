@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from agentloop.model.constraint.expression import (
     FALSE,
     TRUE,
+    Constant,
     Expr,
     conjunction,
     conjuncts,
@@ -32,6 +33,7 @@ from agentloop.model.constraint.object_assertions import (
     KeysAre,
     NumProperties,
     ObjectAtom,
+    Required,
     num_properties,
 )
 from agentloop.model.constraint.object_writer import ObjectWriter
@@ -75,14 +77,12 @@ class ObjectEmission:
         self.emitter = emitter
         self.depth = depth
         self.keys = known_keys(state)
-        self.offer = self._offer(state)
         self.start = Place(0, self._counting(state))
         self.moves: dict[Place, Moves] = {}
         self.endings: dict[Place, Outcome | None] = {}
 
-    def _offer(self, state: Asked) -> Expr:
-        """The keys beyond the known ones that are to be offered."""
-        atoms = object_atoms(state)
+    def _offer(self, atoms: list[ObjectAtom]) -> Expr:
+        """The keys that are to be offered though no assertion names them."""
         if self.emitter.options.extra_keys == "allowed" or not self.keys:
             return TRUE
         if any(isinstance(a, NumProperties) and a.lo > len(self.keys) for a in atoms):
@@ -96,7 +96,8 @@ class ObjectEmission:
         for part in conjuncts(state.must):
             if isinstance(part, NumProperties) and part.hi is not None:
                 hi = max(part.lo, min(part.hi, self.emitter.options.max_counted_items))
-                is_vacuous = self.offer == FALSE and part.hi >= len(self.keys)
+                offer = self._offer(object_atoms(state))
+                is_vacuous = offer == FALSE and part.hi >= len(self.keys)
                 part = num_properties(part.lo, None if is_vacuous else hi)
             parts.append(part)
         return Asked(conjunction(*parts), state.goals)
@@ -117,34 +118,48 @@ class ObjectEmission:
     def _moves(self, place: Place) -> Moves:
         named: dict[int, Edge[Place]] = {}
         asked = place.asked
+        atoms = object_atoms(asked)
+        offer = self._offer(atoms)
+        named_now = {key for atom in atoms for key in atom.known_keys()}
+        needed = {key for atom in atoms if isinstance(atom, Required) for key in atom.keys}
         for index in range(place.num_passed, len(self.keys)):
-            edge = self._named_edge(asked, index)
-            if edge is not None:
-                named[index] = edge
-            asked = without(asked, self.keys[index])
-            if asked.must == FALSE:
-                self.endings[place] = None
-                return Moves(named, None, ())
+            key = self.keys[index]
+            if key in named_now or self._is_offered(key, offer):
+                edge = self._named_edge(asked, index)
+                if edge is not None:
+                    named[index] = edge
+            if key in needed:
+                asked = without(asked, key)
+                if asked.must == FALSE:
+                    self.endings[place] = None
+                    return Moves(named, None, ())
         self.endings[place] = final_outcome(asked)
-        if place.is_closed or self.offer == FALSE:
+        if place.is_closed or offer == FALSE:
             return Moves(named, None, ())
-        return self._with_unnamed(named, asked)
+        return self._with_unnamed(named, asked, offer)
+
+    def _is_offered(self, key: str, offer: Expr) -> bool:
+        """Whether a key that only some other alternative names is asked for as any key is."""
+        if isinstance(offer, Constant):
+            return offer.value
+        return NamedKey(key, self.emitter.machine).meets(offer)
 
     def _named_edge(self, asked: Asked, index: int) -> Edge[Place] | None:
         machine = self.emitter.machine
         step = machine.next_property(asked, NamedKey(self.keys[index], machine))
         piece = self.emitter.nested(step.asked, self.depth)
+        self.emitter.count_step(asked, 0 if piece is None else len(piece.outcomes))
         if piece is None:
             return None
         states = after_step(step, piece)
         return Edge(piece, tuple(None if s is None else Place(index + 1, s) for s in states))
 
-    def _with_unnamed(self, named: dict[int, Edge[Place]], asked: Asked) -> Moves:
+    def _with_unnamed(self, named: dict[int, Edge[Place]], asked: Asked, offer: Expr) -> Moves:
         machine = self.emitter.machine
         certain = [part.key for part in conjuncts(asked.must) if isinstance(part, KeysAre)]
         wanted = dict.fromkeys(c for atom in object_atoms(asked) for c in atom.conditions())
         goals = tuple(condition for condition in wanted if condition not in certain)
-        about_key = machine.asked_at(Asked(conjunction(self.offer, *certain), goals), "string")
+        about_key = machine.asked_at(Asked(conjunction(offer, *certain), goals), "string")
         if about_key is None:
             return Moves(named, None, ())
         keys = scalar_piece(bounded(about_key, self.emitter.options), "string")
@@ -156,6 +171,7 @@ class ObjectEmission:
             met = [goal for goal, is_met in zip(goals, outcome, strict=True) if is_met]
             step = machine.next_property(asked, UnnamedKey(frozenset([*certain, *met])))
             piece = self.emitter.nested(step.asked, self.depth)
+            self.emitter.count_step(asked, 0 if piece is None else len(piece.outcomes))
             if piece is None:
                 edges.append(None)
                 continue

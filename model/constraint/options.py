@@ -58,10 +58,12 @@ class CompileOptions:
             if value is not None and value < least:
                 raise ConstraintError(f"{name} must be {least} or more, got {value}")
 
-    def tighter(self) -> CompileOptions | None:
+    def tighter(self, *, much: bool = False) -> CompileOptions | None:
         """Options that need fewer states for the same constraint; None if there are none left."""
         if self.max_depth == 0:
             return None
+        if much:
+            return replace(self, max_depth=0, max_counted_length=16, max_counted_items=4)
         return replace(
             self,
             max_depth=self.max_depth - 1,

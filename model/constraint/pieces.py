@@ -33,6 +33,13 @@ class ValueEmitter(Protocol):
     def machine(self) -> Machine:
         """Where the steps come from."""
 
+    def count_step(self, state: Asked, num_outcomes: int) -> None:
+        """Count one step of exploring a container, by how much there is to work out.
+
+        Raises:
+            StateBudgetError: There have been too many since the compilation began.
+        """
+
     def nested(self, asked: Asked, depth: int) -> Piece | None:
         """The piece of a value inside a container, None if there is none.
 

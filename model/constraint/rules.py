@@ -106,6 +106,8 @@ def of_type(scope: Scope) -> Expr:
             kinds |= found.kinds
     whole = KindIs(frozenset(kinds)) if kinds else FALSE
     if "integer" in names and "number" not in kinds:
+        if scope.here.draft == 4:  # where 1.0 is no integer
+            return disjunction(whole, conjunction(TYPES["number"], Integral(is_literal=True)))
         return disjunction(whole, TYPES["integer"])
     return TRUE if len(kinds) == len(KINDS) else whole
 

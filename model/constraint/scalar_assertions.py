@@ -27,6 +27,10 @@ class ScalarAtom(Atom):
         """Whether it holds for a text."""
         return self.automaton().accepts(text)
 
+    def accepts_number(self, number: Decimal) -> bool:
+        """Whether it holds for a number as it was written."""
+        return self.accepts(numerals.spell(number))
+
     def automaton(self) -> CharDfa:
         """The texts it holds for; for numbers, canonical spellings only."""
         raise NotImplementedError
@@ -108,13 +112,20 @@ class Numbers(ScalarAtom):
 
 @dataclass(frozen=True, eq=False)
 class Integral(ScalarAtom):
-    """The number has no fraction."""
+    """The number has no fraction; as written, if `is_literal`, else in value."""
 
     kind: ClassVar[Kind] = "number"
+    is_literal: bool = False
 
     @override
     def accepts(self, text: str) -> bool:
         return "." not in text
+
+    @override
+    def accepts_number(self, number: Decimal) -> bool:
+        if self.is_literal:
+            return int(number.as_tuple().exponent) >= 0
+        return number == number.to_integral_value()
 
     @override
     def automaton(self) -> CharDfa:

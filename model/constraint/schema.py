@@ -20,8 +20,8 @@ from agentloop.model.constraint.references import Location, ReferenceTable, ente
 from agentloop.model.constraint.rules import ASSERTING, RULES
 from agentloop.model.constraint.scope import Scope
 
-MAX_SCHEMA_DEPTH = 400
-"""Deepest nesting of a schema document that is read."""
+MAX_SCHEMA_DEPTH = 100
+"""Deepest nesting of a schema document that is read, counted in JSON containers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,11 @@ class Document:
 
     def check(self) -> None:
         """Work out every subschema that the root reaches, so that what is refused shows at once."""
-        for number in _edges(self):
-            self.expand(number)
+        try:
+            for number in _edges(self):
+                self.expand(number)
+        except RecursionError:
+            raise UnsupportedSchemaError("", "", "its references nest too deeply") from None
 
     def reference(self, location: Location) -> Expr:
         """The expression of a subschema, not worked out yet unless it is trivial."""

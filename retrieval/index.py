@@ -206,6 +206,7 @@ class Index:
         paths: str | Sequence[str] = (),
         fusion: Fusion = "convex",
         dense_weight: float = DEFAULT_DENSE_WEIGHT,
+        hops: int = 1,
     ) -> list[Hit]:
         """The passages that fit a question best.
 
@@ -218,6 +219,8 @@ class Index:
                 anything, `/` included, `?` for one character, `[ab]` for one of those.
             fusion: How the legs of a hybrid search become one ranking: "convex" or "rrf".
             dense_weight: Share of the dense leg in fusion, 0 to 1.
+            hops: 2 also follows the names of documents in the best passages, for questions that
+                no single passage answers.
 
         Raises:
             RetrievalError: A dense search of an index without embeddings, or a closed index.
@@ -230,7 +233,7 @@ class Index:
                 "embedder: search with mode='lexical'"
             )
         globs = (paths,) if isinstance(paths, str) else tuple(paths)
-        request = Request(query, top_k, mode, fusion, dense_weight, globs)
+        request = Request(query, top_k, mode, fusion, dense_weight, globs, hops)
         vector = self._searcher.embed(request)
         while True:
             with self._store.snapshot() as snapshot:
@@ -247,6 +250,7 @@ class Index:
         paths: str | Sequence[str] = (),
         fusion: Fusion = "convex",
         dense_weight: float = DEFAULT_DENSE_WEIGHT,
+        hops: int = 1,
     ) -> list[Hit]:
         """`search` in a thread, for use from the event loop."""
         return await asyncio.to_thread(
@@ -257,6 +261,7 @@ class Index:
             paths=paths,
             fusion=fusion,
             dense_weight=dense_weight,
+            hops=hops,
         )
 
     def text(self, document_id: str, start: int = 0, end: int | None = None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from agentloop.retrieval.analyser import Analyser
 from agentloop.retrieval.dense import DenseLeg
 from agentloop.retrieval.embedder import Embedder, Vectors
+from agentloop.retrieval.expansion import Expansion, expand, reach
 from agentloop.retrieval.fusion import convex, reciprocal_rank
 from agentloop.retrieval.snapshot import Snapshot
 
@@ -64,6 +65,7 @@ class Request:
         fusion: How two legs become one ranking.
         dense_weight: Share of the dense leg in fusion, 0 to 1.
         globs: Only documents whose path matches one of these, all where empty.
+        hops: 1 for the passages that fit the question, 2 for also those that they lead to.
     """
 
     query: str
@@ -72,6 +74,7 @@ class Request:
     fusion: Fusion = "convex"
     dense_weight: float = DEFAULT_DENSE_WEIGHT
     globs: tuple[str, ...] = ()
+    hops: int = 1
 
     def __post_init__(self) -> None:
         if self.top_k < 1:
@@ -80,13 +83,17 @@ class Request:
             raise ValueError(f"mode must be one of {', '.join(MODES)}; got {self.mode!r}")
         if self.fusion not in FUSIONS:
             raise ValueError(f"fusion must be one of {', '.join(FUSIONS)}; got {self.fusion!r}")
+        if self.hops not in (1, 2):
+            raise ValueError(f"hops must be 1 or 2, got {self.hops}")
         if not 0 <= self.dense_weight <= 1:
             raise ValueError(f"dense_weight must be from 0 to 1, got {self.dense_weight}")
 
     @property
     def depth(self) -> int:
         """Chunks that each leg ranks."""
-        return max(_MIN_DEPTH, 2 * self.top_k) if self.mode == "hybrid" else self.top_k
+        if self.mode == "hybrid" or self.hops > 1:
+            return max(_MIN_DEPTH, 2 * self.top_k)
+        return self.top_k
 
 
 @dataclass(slots=True)
@@ -97,11 +104,13 @@ class Searcher:
         analyser: Makes search terms.
         embedder: Embeds questions, None without a dense leg.
         dense: The dense leg, None without one.
+        expansion: How far a second hop goes.
     """
 
     analyser: Analyser
     embedder: Embedder | None = None
-    dense: DenseLeg | None = field(default=None)
+    dense: DenseLeg | None = None
+    expansion: Expansion = field(default_factory=Expansion)
 
     def embed(self, request: Request) -> Vectors | None:
         """The question's vector, where the mode needs one: done before a snapshot is held."""
@@ -114,8 +123,8 @@ class Searcher:
     ) -> list[Hit] | None:
         """Hits in order, or None where the snapshot is too old and a new one must be taken."""
         legs: dict[str, dict[int, float]] = {}
+        terms = self.analyser.terms(request.query)
         if request.mode != "dense":
-            terms = self.analyser.terms(request.query)
             legs["lexical"] = dict(snapshot.lexical(terms, request.depth, request.globs))
         if vector is not None and self.dense is not None:
             found = self.dense.search(snapshot, vector, request.depth, request.globs)
@@ -125,17 +134,48 @@ class Searcher:
             missing = [i for i in legs.get("lexical", ()) if i not in legs["dense"]]
             extra = self.dense.scores(snapshot, vector, missing)
             legs["dense"].update((i, score) for i, score in extra.items() if score > 0)
-        return _hits(snapshot, _fused(legs, request)[: request.top_k], legs)
+        ranked = _ranked(_fused(legs, request))
+        if request.hops > 1:
+            reached = reach(snapshot, self.analyser, request.query, ranked, self.expansion)
+            fused = expand(
+                snapshot,
+                reached,
+                legs,
+                lambda ids: self._scores(snapshot, ids, terms, vector, legs),
+                lambda scores: _fused(scores, request),
+                self.expansion,
+            )
+            ranked = _ranked(fused)
+        return _hits(snapshot, ranked[: request.top_k], legs)
+
+    def _scores(
+        self,
+        snapshot: Snapshot,
+        chunk_ids: Sequence[int],
+        terms: Sequence[str],
+        vector: Vectors | None,
+        legs: Collection[str],
+    ) -> dict[str, dict[int, float]]:
+        """Scores of given chunks in the legs that take part."""
+        scores: dict[str, dict[int, float]] = {}
+        if "lexical" in legs:
+            scores["lexical"] = snapshot.lexical_of(terms, chunk_ids)
+        if vector is not None and self.dense is not None:
+            found = self.dense.scores(snapshot, vector, chunk_ids)
+            scores["dense"] = {i: score for i, score in found.items() if score > 0}
+        return scores
 
 
-def _fused(legs: Mapping[str, dict[int, float]], request: Request) -> list[tuple[int, float]]:
-    if len(legs) == 1:
+def _fused(legs: Mapping[str, Mapping[int, float]], request: Request) -> Mapping[int, float]:
+    if len(legs) == 1 and request.hops == 1:
         (fused,) = legs.values()
-    else:
-        fuse = convex if request.fusion == "convex" else reciprocal_rank
-        weights = {"lexical": 1 - request.dense_weight, "dense": request.dense_weight}
-        fused = fuse(legs, weights)
-    return sorted(fused.items(), key=lambda item: (-item[1], item[0]))
+        return fused
+    fuse = convex if request.fusion == "convex" else reciprocal_rank
+    return fuse(legs, {"lexical": 1 - request.dense_weight, "dense": request.dense_weight})
+
+
+def _ranked(scores: Mapping[int, float]) -> list[tuple[int, float]]:
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _hits(

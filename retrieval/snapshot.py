@@ -115,6 +115,29 @@ class Snapshot:
         )
         return [(chunk_id, score) for chunk_id, score in rows if score > 0]
 
+    def lexical_of(self, terms: Sequence[str], chunk_ids: Sequence[int]) -> dict[int, float]:
+        """BM25 of given chunks; those without any of the terms are absent."""
+        found: dict[int, float] = {}
+        query = " OR ".join(f'"{term}"' for term in dict.fromkeys(terms))
+        for part in _parts(chunk_ids) if terms else ():
+            marks = ", ".join("?" * len(part))
+            # The + keeps SQLite from running the whole match once for each id.
+            sql = (
+                "SELECT rowid, -bm25(postings) FROM postings WHERE postings MATCH ? "
+                f"AND +rowid IN ({marks})"
+            )
+            found.update(self._rows(sql, (query, *part)))
+        return {chunk_id: score for chunk_id, score in found.items() if score > 0}
+
+    def first_chunks(self, document_ids: Sequence[str], limit: int) -> dict[int, str]:
+        """Ids of the first chunks of given documents, each with its document's id."""
+        sql = "SELECT id FROM chunks WHERE document_id = ? ORDER BY start LIMIT ?"
+        return {
+            row[0]: document_id
+            for document_id in document_ids
+            for row in self._rows(sql, (document_id, limit))
+        }
+
     def chunk_ids(self, globs: Sequence[str]) -> NDArray[np.int64]:
         """Ids of all chunks of documents whose path matches one of `globs`, ascending."""
         where, parameters = _where(globs, "id")

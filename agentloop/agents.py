@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from agentloop.errors import JournalError, LimitError
 from agentloop.graph import Graph
 from agentloop.model.prompts import Message
 from agentloop.model_calls import llm
@@ -69,6 +70,8 @@ def agent(
     async def act(s: Conversation, call: Wanted) -> None:
         try:
             result = to_json(await known.named(call.name).call(json.loads(call.arguments))).decode()
+        except (JournalError, LimitError):
+            raise
         except Exception as error:  # the model can do something about it, so it is told
             result = f"failed: {type(error).__name__}: {error}"[:1000]
         s.turns.append(Turn(role="assistant", content=f"{call.name}({call.arguments})"))

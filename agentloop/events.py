@@ -23,8 +23,8 @@ class Event(NamedTuple):
         path: Where: the step's path, such as `plan`, `retrieve[2]` or `answer#3` (third visit);
             `""` for the run itself.
         kind: What: `run.start`, `run.end`, `run.error`, `node.start`, `node.end`, `node.error`,
-            `node.retry`, `each.skip`, `route`, `limit`, `call.start`, `call.end`, `call.error`,
-            or whatever a node emits.
+            `node.retry`, `node.replay`, `skip`, `route`, `limit`, `call.start`,
+            `call.end`, `call.error`, `call.replay`, `ask`, `answer`, `run.waiting`, or whatever a node emits.
         data: The patch of `node.end`, the target of `route`, the error of `*.error`, ...
         at_s: Seconds since the run started.
     """

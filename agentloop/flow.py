@@ -27,6 +27,7 @@ class Leaf:
     is_async: bool
     timeout_s: float | None = None
     num_retries: int = 0
+    on_error: Leaf | Literal["raise", "skip"] = "raise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ def make_leaf(step: object) -> Leaf:
     """A function or node, inspected."""
     if isinstance(step, NodeStep):
         call = step.call
-        return Leaf(step.name, call, is_async(call), step.timeout_s, step.num_retries)
+        on_error = make_leaf(step.on_error) if callable(step.on_error) else step.on_error
+        return Leaf(step.name, call, is_async(call), step.timeout_s, step.num_retries, on_error)
     assert callable(step), "the rules let only functions through"
     return Leaf(step_name(step), step, is_async(step))
 

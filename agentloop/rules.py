@@ -194,6 +194,8 @@ def _check_leaf(step: object, name: str, definition: Definition, arguments: list
             )
         return
     _check_arguments(call, name, arguments)
+    if isinstance(step, NodeStep):
+        _check_on_error(step.on_error, f"node({name})", [*arguments, "error"])
     try:
         returned = literal_names(evaluated_return(call))
     except GraphBuildError:  # only a route needs it
@@ -242,11 +244,15 @@ def _check_each(step: EachStep, definition: Definition) -> None:
         raise GraphBuildError(
             f"{call} has a body that takes no item; say which field holds it: into='...'"
         )
-    if callable(step.on_error):
-        _check_arguments(step.on_error, step_name(step.on_error), ["s", "item", "error"])
-    elif step.on_error not in ("raise", "skip"):
+    _check_on_error(step.on_error, call, ["s", "item", "error"])
+
+
+def _check_on_error(on_error: object, owner: str, arguments: list[str]) -> None:
+    if callable(on_error):
+        _check_arguments(on_error, step_name(on_error), arguments)
+    elif on_error not in ("raise", "skip"):
         raise GraphBuildError(
-            f"{call} has on_error={step.on_error!r}; use 'raise', 'skip' or a function"
+            f"{owner} has on_error={on_error!r}; use 'raise', 'skip' or a function"
         )
 
 

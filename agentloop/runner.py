@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from agentloop.context import RETRY, Call, Here, here, key
 from agentloop.drafts import close_draft, shorten
-from agentloop.errors import GraphError, LimitError
+from agentloop.errors import GraphError, JournalError, LimitError
 from agentloop.events import Event, EventLog
 from agentloop.flow import Leaf
 from agentloop.journal import Journal
@@ -50,6 +50,7 @@ class Run:
 
     __slots__ = (
         "_gate",
+        "_is_over",
         "_max_calls",
         "_max_steps",
         "_started",
@@ -86,6 +87,7 @@ class Run:
         self.num_calls = 0
         self._max_steps = max_steps
         self._max_calls = max_calls
+        self._is_over = False  # at a limit of the whole run, which nothing may pass over
         self._gate = asyncio.Semaphore(concurrency) if concurrency is not None else None
         self._started = perf_counter()
 
@@ -129,6 +131,7 @@ class Run:
     async def _make(self, path: str, call: Call[T]) -> T:
         self.num_calls += 1
         if self._max_calls is not None and self.num_calls > self._max_calls:
+            self._is_over = True
             raise LimitError(
                 f"run {self.name!r} reached its limit of {self._max_calls} calls before {path} "
                 f"({call.kind} {call.name}); raise max_calls, or bound what asks so often"
@@ -231,6 +234,7 @@ class Run:
         """
         self.num_steps += 1
         if self._max_steps is not None and self.num_steps > self._max_steps:
+            self._is_over = True
             raise LimitError(
                 f"run {self.name!r} reached its limit of {self._max_steps} steps before {path}; "
                 "raise max_steps, or bound its loops with g.route(..., limit=n, then=...)"
@@ -246,8 +250,38 @@ class Run:
             if done is not None:
                 self.emit(path, "node.replay", done[0])
                 return done
-        if self._gate is None and not leaf.num_retries:
+        if self._gate is None and not leaf.num_retries and leaf.on_error == "raise":
             return await self._attempt(leaf, spec, values, Here(self, path), arguments)
+        if leaf.on_error == "raise":
+            return await self._tries(leaf, spec, values, path, arguments)
+        recorded = self.journal.skipped(path) if self.journal is not None else None
+        try:
+            if recorded is not None:
+                raise GraphError(recorded)
+            return await self._tries(leaf, spec, values, path, arguments)
+        except Exception as error:
+            if recorded is None:
+                self.skip(path, error)
+            if not isinstance(leaf.on_error, Leaf):
+                return {}, None
+            return await self.leaf(leaf.on_error, spec, values, f"{path}!", *arguments, error)
+
+    def skip(self, path: str, error: Exception) -> None:
+        """Leave a failed step out of the run, for good. Raises what must not be passed over."""
+        if self._is_over or isinstance(error, JournalError):
+            raise error
+        if self.journal is not None:
+            self.journal.record_skip(path, error)
+        self.emit(path, "skip", error)
+
+    async def _tries(
+        self,
+        leaf: Leaf,
+        spec: StateSpec[Any],
+        values: Patch,
+        path: str,
+        arguments: tuple[object, ...],
+    ) -> tuple[Patch, object]:
         for attempt in range(1, leaf.num_retries + 2):
             place = Here(self, path, attempt)
             try:
@@ -256,7 +290,7 @@ class Run:
                 async with self._gate:
                     return await self._attempt(leaf, spec, values, place, arguments)
             except Exception as error:
-                if attempt > leaf.num_retries:
+                if attempt > leaf.num_retries or self._is_over:
                     raise
                 self.emit(path, "node.retry", error)
         raise AssertionError("the last attempt returns or raises")

@@ -57,12 +57,14 @@ class NodeStep:
         name: What events, errors and routes call it.
         timeout_s: Seconds after which the node fails with `TimeoutError`, leaving no patch.
         num_retries: How often a failing node is tried again, each time on a fresh draft.
+        on_error: What happens when it has failed for good.
     """
 
     call: Callable[..., Any]
     name: str
     timeout_s: float | None = None
     num_retries: int = 0
+    on_error: Literal["raise", "skip"] | Callable[..., object] = "raise"
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +117,7 @@ def node(
     name: str | None = None,
     timeout_s: float | None = None,
     retries: int = 0,
+    on_error: Literal["raise", "skip"] | Callable[[S, Exception], object] = "raise",
 ) -> Node[S]:
     """A function as a step with options.
 
@@ -123,8 +126,19 @@ def node(
         name: Another name than the function's, so that it can stand in a graph twice.
         timeout_s: Seconds after which it fails with `TimeoutError`, leaving no patch.
         retries: How often it is tried again when it fails, each time on a fresh draft.
+        on_error: What to do when it has failed for good: `"raise"` ends the run, `"skip"` goes on
+            without it, a function `async def f(s: S, error: Exception)` runs in its place.
+
+    Raises:
+        GraphBuildError: An option makes no sense.
     """
-    return Node(call, name or step_name(call), timeout_s, retries)
+    label = name or step_name(call)
+    if retries < 0 or (timeout_s is not None and timeout_s <= 0):
+        raise GraphBuildError(
+            f"node({label}) has retries={retries} and timeout_s={timeout_s}; use 0 or more retries "
+            "and a positive time, or None"
+        )
+    return Node(call, label, timeout_s, retries, on_error)
 
 
 def _as_body(body: object, where: str) -> tuple[object, ...]:

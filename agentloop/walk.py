@@ -210,9 +210,8 @@ async def _each(run: Run, op: EachOp, branch: Branch, path: str) -> None:
             await item_patch(index)
         except Exception as error:
             patches[index] = None
-            if run.journal is not None and recorded is None:
-                run.journal.record_skip(place, error)
-            run.emit(place, "each.skip", error)
+            if recorded is None:
+                run.skip(place, error)
             if isinstance(op.on_error, Leaf):
                 patches[index], _ = await run.leaf(
                     op.on_error, spec, values, f"{place}!", items[index], error

@@ -141,6 +141,11 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: g().chain(START, each(item, over="items", on_error="ignore"), END),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the mistake
         "has on_error='ignore'; use 'raise', 'skip' or a function",
     ),
+    "node on_error": (
+        lambda: g().chain(START, node(b, on_error=a), END),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the mistake
+        "a is called with (s, error) but is a(s:",
+    ),
+    "node retries": (lambda: node(a, retries=-1), "node(a) has retries=-1"),
     "both of one": (lambda: both(a), "both() has 1 branches; give it two or more"),
     "both of nothing": (lambda: both(a, []), "both() has an empty sequence"),
     "both with END": (lambda: both(a, [b, END]), "has END inside"),  # type: ignore[list-item]  # pyright: ignore[reportArgumentType] - the mistake

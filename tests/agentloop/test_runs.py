@@ -275,7 +275,7 @@ def test_each_can_skip_what_fails_or_put_something_in_its_place() -> None:
     skipping = Graph(S).chain(START, each(work, over="items", on_error="skip"), END)
     result = run(skipping, S(items=(0, 1, 2)))
     assert result.state.log == ["try 0", "done 0", "try 2", "done 2"]
-    assert [event.path for event in result.events if event.kind == "each.skip"] == ["work[1]"]
+    assert [event.path for event in result.events if event.kind == "skip"] == ["work[1]"]
     replacing = Graph(S).chain(START, each(work, over="items", on_error=instead), END)
     state = run(replacing, S(items=(0, 1, 2))).state
     assert state.log == ["try 0", "done 0", "1: one is bad", "try 2", "done 2"]
@@ -522,6 +522,47 @@ def test_retries_start_on_a_fresh_draft() -> None:
     attempts.clear()
     with pytest.raises(ValueError, match="not yet"):
         run(Graph(S).chain(START, node(flaky, retries=1), END))
+
+
+def test_a_failing_node_can_be_skipped_or_have_another_run_in_its_place() -> None:
+    """Retries come first; the handler works on a fresh draft and may choose the route."""
+    attempts: list[int] = []
+
+    async def fails(s: S) -> None:
+        attempts.append(1)
+        s.log += ["lost"]
+        raise ValueError("broken")
+
+    async def instead(s: S, error: Exception) -> None:
+        s.log += [f"instead: {error}"]
+
+    async def router(s: S) -> Literal["one", "two"]:
+        raise ValueError("no idea")
+
+    async def guess(s: S, error: Exception) -> str:
+        return "two"
+
+    steps = node(fails, retries=1, on_error=instead), node(fails, name="again", on_error="skip")
+    result = run(Graph(S).chain(START, *steps, one, END))
+    assert result.state.log == ["instead: broken", "one"]
+    assert len(attempts) == 3
+    choosing = node(router, on_error=guess)
+    graph = Graph(S).chain(START, choosing).route(choosing, one, two)
+    assert run(graph.chain(one, END).chain(two, END)).state.log == ["two"]
+
+
+def test_a_limit_of_the_whole_run_is_not_passed_over() -> None:
+    """Neither `skip` nor retries go on after the run has reached its limit."""
+
+    async def work(s: S, i: int) -> None:
+        await llm(str, f"{i}")
+
+    graph = Graph(S).chain(START, each(work, over="items", on_error="skip", limit=1), END)
+    model = ScriptedModel(lambda call: call.prompt)
+    result = run(graph, S(items=(1, 2, 3)), model=model, max_calls=2, check=False)
+    assert isinstance(result.error, LimitError)
+    skipping = Graph(S).chain(START, one, node(two, on_error="skip", retries=3), END)
+    assert isinstance(run(skipping, max_steps=1, check=False).error, LimitError)
 
 
 class Meter:

@@ -56,6 +56,7 @@ class CitedAnswer:
 
     Args:
         sentences: The sentences that may be quoted.
+        is_required: Whether there must be an answer; else it may be null.
 
     Raises:
         ConstraintError: There is no sentence to answer from.
@@ -68,8 +69,9 @@ class CitedAnswer:
         False
     """
 
-    def __init__(self, sentences: Iterable[str]) -> None:
+    def __init__(self, sentences: Iterable[str], *, is_required: bool = False) -> None:
         self.sentences = tuple(dict.fromkeys(sentences))
+        self.is_required = is_required
         self._spelt = [_spelt(sentence) for sentence in self.sentences]
         if not any(spelt.starts for spelt in self._spelt):
             raise ConstraintError(
@@ -84,7 +86,7 @@ class CitedAnswer:
 
     def description(self) -> list[Any]:
         """What the constraint is, as JSON."""
-        return ["CitedAnswer", list(self.sentences)]
+        return ["CitedAnswer", list(self.sentences), self.is_required]
 
     def accepts(self, text: str) -> bool:
         """Whether a text is an answer, in the one spelling there is of it."""
@@ -96,7 +98,7 @@ class CitedAnswer:
         except (ValueError, TypeError, KeyError):
             return False
         if answer is None:
-            return bool(quotes == [])
+            return bool(quotes == []) and not self.is_required
         return len(quotes) == 1 and quotes[0] in self.sentences and self._holds(quotes[0], answer)
 
     def parse(self, text: str) -> dict[str, Any]:
@@ -135,7 +137,8 @@ class CitedAnswer:
         """The bytes that may follow a place, with the places after them."""
         part, number, at = place
         if part == "value":
-            yield ord("n"), ("null", 0, 1)
+            if not self.is_required:
+                yield ord("n"), ("null", 0, 1)
             for i, spelt in enumerate(self._spelt):
                 yield from ((ord('"'), ("start", i, start)) for start in spelt.starts)
             return

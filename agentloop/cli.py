@@ -117,6 +117,9 @@ def ask(
         list[str] | None,
         typer.Option("--only", metavar="PATTERN", help="Only documents whose path matches."),
     ] = None,
+    required: Annotated[
+        bool, typer.Option("--required", help="Answer in any case, never `not in the documents`.")
+    ] = False,
     effort: EffortOption = "medium",
     temperature: TemperatureOption = 0.0,
     seed: SeedOption = None,
@@ -129,7 +132,7 @@ def ask(
     """
     from agentloop.cli_documents import Asked, run_ask
 
-    asked = Asked(question, top_k, tuple(only or ()), effort, temperature, seed)
+    asked = Asked(question, top_k, tuple(only or ()), required, effort, temperature, seed)
     run_ask(place, asked, model, as_json=as_json)
 
 

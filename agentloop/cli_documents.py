@@ -37,6 +37,7 @@ class Asked:
     question: str
     top_k: int = 3
     paths: tuple[str, ...] = ()
+    is_required: bool = False
     effort: str = "medium"
     temperature: float = 0.0
     seed: int | None = None
@@ -136,6 +137,7 @@ def run_ask(place: Path, asked: Asked, model: str, *, as_json: bool) -> None:
                 asked.question,
                 top_k=asked.top_k,
                 paths=asked.paths,
+                is_required=asked.is_required,
                 effort=asked.effort,
                 temperature=asked.temperature,
                 seed=asked.seed,

@@ -85,7 +85,7 @@ def run_demo(model: str, effort: Any, *, as_json: bool) -> None:
 
 
 def _ask(index: Index, lm: DiffusionLM, question: str, effort: str, as_json: bool) -> Answer:
-    found = asyncio.run(answer(index, lm, question, effort=effort))
+    found = asyncio.run(answer(index, lm, question, is_required=True, effort=effort))
     verify(index, found)
     if not as_json:
         _print_found(found)
@@ -106,10 +106,7 @@ def _print_documents(index: Index) -> None:
 def _print_found(found: Answer) -> None:
     out.print()
     out.print(Text.assemble(("? ", "bold cyan"), (found.question, "bold")))
-    if found.text is None:
-        out.print("  not in the passages that were read", style="yellow")
-    else:
-        out.print(Text.assemble("  ", (found.text, "bold green")))
+    out.print(Text.assemble("  ", (found.text or "", "bold green")))
     for citation in found.citations:
         out.print(cited(citation, found.span))
     _print_cost(found.num_steps, found.total_s)

@@ -28,8 +28,8 @@ SENTENCE_BYTES = 300
 _MARKS = re.compile(r"[ \t]*(?:#{1,6}[ \t]+|[-*+>][ \t]+|\d{1,3}[.)][ \t]+|\|[ \t]*)")
 _HEADING = re.compile(r"[ \t]*#{1,6}[ \t]")
 _WORD = re.compile(r"\w")
-_CONTROL = "<|"  # begins a control token of chat formats; documents may not hold any
-_SHOWN_CONTROL = "< |"
+CONTROL = "<|"
+"""Begins a control token of chat formats; a document may not show any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +164,11 @@ def _shown(hit: Hit, start: int, end: int) -> Sentence:
         char = " " if hit.text[at].isspace() else hit.text[at]
         if char == " " and shown[-1:] == [" "]:
             continue
-        new = _SHOWN_CONTROL[1:] if hit.text[at - 1 : at + 1] == _CONTROL and at > start else char
-        shown.extend(new)
-        places += [hit.start + at] * len(new)
+        if at > start and hit.text[at - 1 : at + 1] == CONTROL:
+            shown.append(" ")  # keeps it from being one
+            places.append(hit.start + at - 1)
+        shown.append(char)
+        places.append(hit.start + at)
     return Sentence("".join(shown), (*places, hit.start + end), hit)
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentloop.citations import Citation, cite
+from agentloop.cited_answer import CitedAnswer, find_answer
 from agentloop.errors import AgentLoopError
 from agentloop.model.prompts import Message, reading_answer, reading_messages
 from agentloop.model_calls import Generation, current_model, generate
@@ -106,6 +107,7 @@ async def answer(
     *,
     top_k: int = DEFAULT_TOP_K,
     paths: str | Sequence[str] = (),
+    is_required: bool = False,
     effort: str = "medium",
     temperature: float = 0.0,
     seed: int | None = None,
@@ -119,6 +121,7 @@ async def answer(
         question: The question.
         top_k: How many passages to read, at most.
         paths: Only documents whose path matches, as in `Index.search`.
+        is_required: Whether to answer in any case, where the answer is known to be there.
         effort: How many passes the model may take: a name the model knows.
         temperature: 0 for the likeliest answer.
         seed: Of the random choices, above temperature 0.
@@ -137,7 +140,15 @@ async def answer(
     if not passages:
         spent = time.perf_counter() - began
         return Answer(question, None, None, (), tuple(hits), (), None, search_s, spent)
-    generation = await _read(model, passages, question, effort, temperature, seed)
+    sentences = [sentence.text for passage in passages for sentence in passage.sentences]
+    messages = reading_messages([passage.text for passage in passages], question)
+    constraint = CitedAnswer(sentences, is_required=is_required)
+    settings: dict[str, Any] = {"effort": effort, "temperature": temperature, "seed": seed}
+    settings["max_tokens"] = _max_tokens(model or current_model(), sentences)
+    if model is None:
+        generation = await generate(messages, constraint, name="answer", **settings)
+    else:
+        generation = await model.generate(messages, constraint=constraint, **settings)
     span, quotes = _located(index, passages, generation.value)
     return Answer(
         question=question,
@@ -150,27 +161,6 @@ async def answer(
         search_s=search_s,
         total_s=time.perf_counter() - began,
     )
-
-
-async def _read(
-    model: Reader | None,
-    passages: Sequence[Passage],
-    question: str,
-    effort: str,
-    temperature: float,
-    seed: int | None,
-) -> Generation:
-    """The model's answer from some passages."""
-    from agentloop.cited_answer import CitedAnswer  # brings numpy, so only when needed
-
-    sentences = [sentence.text for passage in passages for sentence in passage.sentences]
-    messages = reading_messages([passage.text for passage in passages], question)
-    constraint = CitedAnswer(sentences)
-    settings: dict[str, Any] = {"effort": effort, "temperature": temperature, "seed": seed}
-    settings["max_tokens"] = _max_tokens(model or current_model(), sentences)
-    if model is None:
-        return await generate(messages, constraint, name="answer", **settings)
-    return await model.generate(messages, constraint=constraint, **settings)
 
 
 def _max_tokens(model: Reader, sentences: Sequence[str]) -> int:
@@ -188,8 +178,6 @@ def _located(
     index: Index, passages: Sequence[Passage], value: dict[str, Any]
 ) -> tuple[Citation | None, tuple[Citation, ...]]:
     """Where an answer and its quotes stand in the documents."""
-    from agentloop.cited_answer import find_answer
-
     if value["answer"] is None:
         return None, ()
     quoted = [_sentence(passages, quote) for quote in value["quotes"]]

@@ -50,14 +50,14 @@ class Enumeration:
         vocabulary: The tokens.
         log_p: (L, V) log-probabilities.
         tokens: The canvas.
-        locality: Exponent of the local normalizer.
+        locality: Exponent of the local normalizer, one or one a position.
     """
 
     dfa: Dfa
     vocabulary: Vocabulary
     log_p: NDArray[np.float64]
     tokens: list[int]
-    locality: float = 0.0
+    locality: float | list[float] = 0.0
 
     @property
     def length(self) -> int:
@@ -114,10 +114,11 @@ class Enumeration:
     def weights(self) -> dict[Path, float]:
         """Weight of every accepted text."""
         out: dict[Path, float] = {}
+        exponents = np.broadcast_to(np.array(self.locality), self.length)
         for tokens, states in self.paths():
             weight = 1.0
             for i, (token, state) in enumerate(zip(tokens, states, strict=True)):
-                weight *= self.p(i, token) / self.leaving[i, state] ** self.locality
+                weight *= self.p(i, token) / self.leaving[i, state] ** float(exponents[i])
             out[tokens, states] = weight
         return out
 

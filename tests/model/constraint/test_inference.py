@@ -76,7 +76,8 @@ def canvases(draw: st.DrawFn) -> tuple[CompiledConstraint, Enumeration]:
     padded = [*tokens, *[vocabulary.eos_ids[0]] * (length - len(tokens))]
     kept = draw(st.lists(st.booleans(), min_size=length, max_size=length))
     canvas = [t if keep else MASK for t, keep in zip(padded, kept, strict=True)]
-    locality = draw(st.sampled_from([0.0, 0.5, 1.0]))
+    localities: list[float | list[float]] = [0.0, 0.5, 1.0, [1.0, 0.3, 0.0, 1.0][:length]]
+    locality = draw(st.sampled_from(localities))
     return compiled, Enumeration(dfa, vocabulary, log_p, canvas, locality)
 
 
@@ -92,7 +93,7 @@ def run(
         compiled,
         case.log_p,
         case.tokens,
-        locality=case.locality,
+        locality=np.array(case.locality),
         path=path,
         temperature=temperature,
         generator=generator,

@@ -58,7 +58,7 @@ class Model(Protocol):
         messages: Sequence[Message],
         *,
         constraint: Any = None,
-        effort: str = "medium",
+        effort: Any = "medium",  # each model has its own names
         max_tokens: int | None = None,
         temperature: float = 0.0,
         seed: int | None = None,

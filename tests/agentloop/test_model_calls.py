@@ -11,6 +11,7 @@ from agentloop import END, START, Graph, Log, ToolSet, call_tools, each, llm, to
 from agentloop.errors import GraphError, ModelError, ToolError
 from agentloop.model.constraint import Choice
 from agentloop.model.prompts import Message
+from agentloop.model.quiet import QuietLoop
 from agentloop.testing import ModelCall, ScriptedGeneration, ScriptedModel
 
 
@@ -183,13 +184,13 @@ def test_a_script_may_be_a_function_of_the_call() -> None:
 
 
 class BatchingModel:
-    """Collects calls until the event loop has nothing else to do, then answers them together."""
-
-    QUIET_TURNS = 10  # a node's end takes a few turns of the loop to start what follows it
+    """Answers together what was asked before the event loop went quiet, as the engine does."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []
-        self._waiting: list[tuple[str, asyncio.Future[ScriptedGeneration]]] = []
+        self._quiet: QuietLoop[tuple[str, asyncio.Future[ScriptedGeneration]]] = QuietLoop(
+            self._answer
+        )
 
     async def generate(
         self,
@@ -202,19 +203,11 @@ class BatchingModel:
         seed: int | None = None,
     ) -> ScriptedGeneration:
         """Wait for the batch this call ends up in."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[ScriptedGeneration] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._look, loop, 0, 0)
-        self._waiting.append((messages[-1]["content"], future))
+        future: asyncio.Future[ScriptedGeneration] = asyncio.get_running_loop().create_future()
+        self._quiet.add((messages[-1]["content"], future))
         return await future
 
-    def _look(self, loop: asyncio.AbstractEventLoop, num_seen: int, num_quiet: int) -> None:
-        num_quiet = num_quiet + 1 if len(self._waiting) == num_seen else 0
-        if num_quiet < self.QUIET_TURNS:
-            loop.call_soon(self._look, loop, len(self._waiting), num_quiet)
-            return
-        batch, self._waiting = self._waiting, []
+    def _answer(self, batch: Sequence[tuple[str, asyncio.Future[ScriptedGeneration]]]) -> None:
         self.batches.append(len(batch))
         for prompt, future in batch:
             future.set_result(ScriptedGeneration(f"re: {prompt}", None))

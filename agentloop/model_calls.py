@@ -6,13 +6,12 @@ file knows the one method a model must have, not what a model is.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import Any, Protocol, TypeVar, cast, overload
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -21,9 +20,9 @@ from agentloop.drafts import shorten
 from agentloop.errors import GraphError
 from agentloop.json_data import inlined
 from agentloop.model.prompts import Message, type_of
+from agentloop.prompt_parts import Part, prompt
 
 T = TypeVar("T")
-Part: TypeAlias = str | BaseModel | Message | Sequence[Any] | Mapping[str, Any]
 
 
 class Generation(Protocol):
@@ -270,40 +269,3 @@ def _type_hint(schema: object, adapter: TypeAdapter[Any] | None) -> str:
     is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
     purpose = " ".join((described.get("description") or "").split()) if is_model else ""
     return f"{purpose}\nAnswer as JSON: {type_of(inlined(described))}".strip()
-
-
-def prompt(parts: Sequence[Part], system: str) -> Iterator[Message]:
-    """The messages that a call's parts make."""
-    if system:
-        yield {"role": "system", "content": system}
-    texts: list[str] = []
-    for part in parts:
-        found = list(_messages(part))
-        if found:
-            if texts:
-                yield {"role": "user", "content": "\n\n".join(texts)}
-                texts = []
-            yield from found
-        else:
-            texts.append(_text(part))
-    if texts:
-        yield {"role": "user", "content": "\n\n".join(texts)}
-
-
-def _messages(part: object) -> Iterator[Message]:
-    """The messages a part is, if it is one or a list of them."""
-    parts = cast(Sequence[object], part) if isinstance(part, list | tuple) else (part,)
-    if all(isinstance(one, Mapping) and {"role", "content"} <= set(one) for one in parts):  # pyright: ignore[reportUnknownArgumentType] - any mapping
-        yield from cast(Sequence[Message], parts)
-
-
-def _text(part: object) -> str:
-    """A part as prompt text."""
-    if isinstance(part, str):
-        return part
-    if isinstance(part, BaseModel):
-        return part.model_dump_json()
-    if isinstance(part, list | tuple):
-        items = cast(Sequence[object], part)
-        return "\n".join(f"[{i}] {_text(item)}" for i, item in enumerate(items, start=1))
-    return json.dumps(part, ensure_ascii=False, default=str)

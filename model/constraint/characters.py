@@ -81,7 +81,8 @@ class CharDfa:
         points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         state = 0
         rows = self._rows
-        for column in (np.searchsorted(self.cuts, points, side="right") - 1).tolist():
+        columns: list[int] = (np.searchsorted(self.cuts, points, side="right") - 1).tolist()
+        for column in columns:
             state = rows[state][column]
         return int(self.labels[state])
 
@@ -160,17 +161,17 @@ def _scramble(values: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 def distances(table: Ints, goals: NDArray[np.bool_]) -> Ints:
     """Steps from each state of a complete table (S, K) to the nearest goal, -1 for none: (S,)."""
-    num_states, num_classes = table.shape
+    num_states, num_classes = len(table), int(table.shape[1])
     order = np.argsort(table, axis=None, kind="stable")
     sources = order // num_classes
-    starts = np.searchsorted(table.ravel()[order], np.arange(num_states + 1))
+    starts = np.asarray(np.searchsorted(table.ravel()[order], np.arange(num_states + 1)))
     found = np.where(goals, 0, -1).astype(np.int32)
     level = np.flatnonzero(goals)
     steps = 0
     while len(level):
         steps += 1
         counts = starts[level + 1] - starts[level]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         before = sources[np.repeat(starts[level], counts) + within]
         level = np.unique(before[found[before] < 0])
         found[level] = steps

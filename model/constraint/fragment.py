@@ -186,9 +186,9 @@ class Builder:
         inner = _closed(ends)
         if len(inner):
             order = np.argsort(sources, kind="stable")
-            starts = np.searchsorted(sources[order], np.arange(self.num_states + 1))
+            starts = np.asarray(np.searchsorted(sources[order], np.arange(self.num_states + 1)))
             counts = (starts[1:] - starts[:-1])[inner[:, 1]]
-            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
             copied = order[np.repeat(starts[inner[:, 1]], counts) + within]
             sources = np.concatenate([sources, np.repeat(inner[:, 0], counts)])
             arc_bytes = np.concatenate([arc_bytes, arc_bytes[copied]])

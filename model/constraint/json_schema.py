@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -12,6 +11,7 @@ from pydantic import TypeAdapter
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.constraint import JsonConstraint
 from agentloop.model.constraint.expression import Expr
+from agentloop.model.constraint.json_types import is_schema
 from agentloop.model.constraint.options import Formats
 from agentloop.model.constraint.schema import Document
 
@@ -55,7 +55,7 @@ class JsonSchema(JsonConstraint):
         if formats not in get_args(Formats):
             raise ConstraintError(f"formats must be one of {get_args(Formats)}, got {formats!r}")
         self._adapter: TypeAdapter[Any] | None = None
-        if not isinstance(schema, Mapping | bool):
+        if not is_schema(schema):
             self._adapter = TypeAdapter(schema)
             schema = self._adapter.json_schema()
         self.schema = schema

@@ -29,9 +29,11 @@ class KeyFact(Protocol):
     @property
     def name(self) -> str | None:
         """The key itself, None for one that no assertion names."""
+        ...
 
     def meets(self, condition: Expr) -> bool:
         """Whether the key as a string satisfies an expression."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

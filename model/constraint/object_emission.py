@@ -6,8 +6,6 @@ form a trie whose branches are shared between states once they agree on what is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from agentloop.model.constraint.expression import (
     FALSE,
     TRUE,
@@ -18,7 +16,6 @@ from agentloop.model.constraint.expression import (
     disjunction,
     leaves,
 )
-from agentloop.model.constraint.fragment import Fragment
 from agentloop.model.constraint.machine import (
     Asked,
     NamedKey,
@@ -36,38 +33,10 @@ from agentloop.model.constraint.object_assertions import (
     Required,
     num_properties,
 )
+from agentloop.model.constraint.object_places import Moves, Place
 from agentloop.model.constraint.object_writer import ObjectWriter
 from agentloop.model.constraint.pieces import Edge, Piece, ValueEmitter, after_step, live_states
 from agentloop.model.constraint.scalars import bounded, scalar_piece
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an object stands: known keys passed, what is left to assert, no more keys at all."""
-
-    num_passed: int
-    asked: Asked
-    is_closed: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Moves:
-    """The ways on from a place.
-
-    Attributes:
-        named: By the index of a known key, the edge of its value.
-        keys: The other keys that may come next, by the conditions they meet; None for none.
-        unnamed: For each exit of `keys`, the edge of the value, None where there is none.
-    """
-
-    named: dict[int, Edge[Place]]
-    keys: Fragment | None
-    unnamed: tuple[Edge[Place] | None, ...]
-
-    def targets(self) -> list[Place]:
-        """The places one move away."""
-        edges = [*self.named.values(), *(edge for edge in self.unnamed if edge is not None)]
-        return [place for edge in edges for place in edge.targets if place is not None]
 
 
 class ObjectEmission:
@@ -113,7 +82,9 @@ class ObjectEmission:
         live = live_states({p: m.targets() for p, m in self.moves.items()}, self.endings)
         if self.start not in live:
             return None
-        return ObjectWriter(self, live).write()
+        return ObjectWriter(self.keys, self.moves, self.endings, self.emitter.options).write(
+            self.start, live
+        )
 
     def _moves(self, place: Place) -> Moves:
         named: dict[int, Edge[Place]] = {}

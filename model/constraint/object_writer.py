@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from agentloop.model.constraint.fragment import Builder, Fragment, exit_of
 from agentloop.model.constraint.machine import Outcome
+from agentloop.model.constraint.object_places import Moves, Place
+from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Edge, Piece, gap, place
 from agentloop.model.constraint.spelling import QUOTE, escape
-
-if TYPE_CHECKING:
-    from agentloop.model.constraint.object_emission import Moves, ObjectEmission, Place
 
 OPEN, CLOSE, COMMA, COLON = 0x7B, 0x7D, 0x2C, 0x3A
 
@@ -66,12 +65,19 @@ class _Others:
 class ObjectWriter:
     """Writes one object."""
 
-    def __init__(self, emission: ObjectEmission, live: set[Place]) -> None:
-        self.emission = emission
-        self.live = live
-        self.options = emission.emitter.options
-        self.builder = Builder(self.options.max_states)
-        self.trie = KeyTrie(emission.keys)
+    def __init__(
+        self,
+        keys: tuple[str, ...],
+        moves: Mapping[Place, Moves],
+        endings: Mapping[Place, Outcome | None],
+        options: CompileOptions,
+    ) -> None:
+        self.moves = moves
+        self.endings = endings
+        self.options = options
+        self.live: set[Place] = set()
+        self.builder = Builder(options.max_states)
+        self.trie = KeyTrie(keys)
         self.outcomes: dict[Outcome, int] = {}
         self.hubs: dict[Place, int] = {}
         self.key_starts: dict[Place, int | None] = {}
@@ -80,9 +86,9 @@ class ObjectWriter:
         self.nodes: dict[object, int | None] = {}
         self.todo: list[Place] = []
 
-    def write(self) -> Piece:
-        """The piece of the object with its braces."""
-        start = self.emission.start
+    def write(self, start: Place, live: set[Place]) -> Piece:
+        """The piece of the object with its braces, of the places from which it can end."""
+        self.live = live
         inside = self.builder.state()
         self.builder.arc(0, OPEN, inside)
         after = gap(self.builder, self.options, inside, b"")
@@ -95,14 +101,14 @@ class ObjectWriter:
         return Piece(self.builder.finish(), tuple(self.outcomes))
 
     def _close(self, source: int, at: Place) -> None:
-        ending = self.emission.endings[at]
+        ending = self.endings[at]
         if ending is not None:
             label = self.outcomes.setdefault(ending, len(self.outcomes))
             self.builder.arc(source, CLOSE, exit_of(label))
 
     def _write_hub(self, at: Place) -> None:
         source = self.hubs[at]
-        if self.emission.endings[at] is not None:
+        if self.endings[at] is not None:
             self._close(gap(self.builder, self.options, source, b""), at)
         first = self._keys(at)
         if first is not None:
@@ -136,7 +142,7 @@ class ObjectWriter:
     def _keys(self, at: Place) -> int | None:
         """Where a key's opening quote has just been read."""
         if at not in self.key_starts:
-            moves = self.emission.moves[at]
+            moves = self.moves[at]
             named = {i: s for i, e in moves.named.items() if (s := self._value(e)) is not None}
             others = self._placed_others(moves)
             self.key_starts[at] = self._node(0, named, others, 0 if others else -1)

@@ -28,10 +28,12 @@ class ValueEmitter(Protocol):
     @property
     def options(self) -> CompileOptions:
         """The options of the compilation."""
+        ...
 
     @property
     def machine(self) -> Machine:
         """Where the steps come from."""
+        ...
 
     def count_step(self, state: Asked, num_outcomes: int) -> None:
         """Count one step of exploring a container, by how much there is to work out.
@@ -39,6 +41,7 @@ class ValueEmitter(Protocol):
         Raises:
             StateBudgetError: There have been too many since the compilation began.
         """
+        ...
 
     def nested(self, asked: Asked, depth: int) -> Piece | None:
         """The piece of a value inside a container, None if there is none.
@@ -47,6 +50,7 @@ class ValueEmitter(Protocol):
             asked: What is asked of the value.
             depth: How many more containers may nest where nothing else bounds them.
         """
+        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from agentloop.errors import UnsupportedSchemaError
+from agentloop.model.constraint.json_types import is_list, is_object, is_schema
 
 DRAFTS = {
     "draft-04": 4,
@@ -63,7 +64,7 @@ class Location:
 
 def draft_of(schema: Any, default: int) -> int:
     """The draft that a subschema's `$schema` names."""
-    name = schema.get("$schema") if isinstance(schema, Mapping) else None
+    name = schema.get("$schema") if is_object(schema) else None
     if not isinstance(name, str):
         return default
     return next((draft for part, draft in DRAFTS.items() if part in name), default)
@@ -72,7 +73,7 @@ def draft_of(schema: Any, default: int) -> int:
 def enter(location: Location) -> Location:
     """The same subschema with its own `$id` and `$schema` applied."""
     schema = location.schema
-    if not isinstance(schema, Mapping):
+    if not is_object(schema):
         return location
     draft = draft_of(schema, location.draft)
     name = schema.get("$id" if draft > 4 else "id")
@@ -85,19 +86,20 @@ def enter(location: Location) -> Location:
 def subschemas(location: Location) -> Iterator[Location]:
     """The subschemas right below one, wherever a keyword puts them."""
     schema = location.schema
-    if not isinstance(schema, Mapping):
+    if not is_object(schema):
         return
     for keyword in ONE_SCHEMA:
-        if isinstance(schema.get(keyword), Mapping | bool):
+        if is_schema(schema.get(keyword)):
             yield enter(location.at(keyword))
     for keyword in SCHEMA_LISTS:
-        if isinstance(schema.get(keyword), list):
-            yield from (enter(location.at(keyword, i)) for i in range(len(schema[keyword])))
+        options = schema.get(keyword)
+        if is_list(options):
+            yield from (enter(location.at(keyword, i)) for i in range(len(options)))
     for keyword in SCHEMA_MAPS:
-        if isinstance(schema.get(keyword), Mapping):
-            for name, value in schema[keyword].items():
-                if isinstance(value, Mapping | bool):
-                    yield enter(location.at(keyword, name))
+        named = schema.get(keyword)
+        if is_object(named):
+            places = (name for name, value in named.items() if is_schema(value))
+            yield from (enter(location.at(keyword, name)) for name in places)
 
 
 class ReferenceTable:
@@ -114,7 +116,7 @@ class ReferenceTable:
         stack = [root]
         while stack:
             here = stack.pop()
-            if isinstance(here.schema, Mapping):
+            if is_object(here.schema):
                 self._register(here, here.schema)
                 stack.extend(subschemas(here))
 
@@ -184,7 +186,7 @@ class ReferenceTable:
             UnsupportedSchemaError: Which anchor is meant depends on the path of evaluation.
         """
         found = self.resolve(here, reference, keyword)
-        schema = found.schema if isinstance(found.schema, Mapping) else {}
+        schema: Mapping[str, Any] = found.schema if is_object(found.schema) else {}
         if keyword == "$recursiveRef":
             name = "" if schema.get("$recursiveAnchor") is True else None
         else:

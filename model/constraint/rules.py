@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, Literal
+from typing import Literal
 
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.array_assertions import (
@@ -33,7 +32,9 @@ from agentloop.model.constraint.expression import (
 )
 from agentloop.model.constraint.finite import MAX_VALUES, finite_values
 from agentloop.model.constraint.formats import FORMATS
-from agentloop.model.constraint.numerals import Bounds, multiples, spell, to_decimal
+from agentloop.model.constraint.json_types import is_list
+from agentloop.model.constraint.literals import OBJECT, TYPES, equal_to, one_of_values
+from agentloop.model.constraint.numerals import Bounds, multiples
 from agentloop.model.constraint.object_assertions import (
     KeysAre,
     Required,
@@ -46,9 +47,7 @@ from agentloop.model.constraint.scalar_assertions import (
     Integral,
     Length,
     MultipleOf,
-    Numbers,
     Within,
-    Words,
 )
 from agentloop.model.constraint.scope import Scope
 from agentloop.model.constraint.unevaluated import (
@@ -81,22 +80,10 @@ class Rule:
     last_draft: int = 2020
 
 
-OBJECT = KindIs(frozenset({"object"}))
-TYPES: dict[str, Expr] = {
-    "null": KindIs(frozenset({"null"})),
-    "boolean": KindIs(frozenset({"true", "false"})),
-    "number": KindIs(frozenset({"number"})),
-    "integer": conjunction(KindIs(frozenset({"number"})), Integral()),
-    "string": KindIs(frozenset({"string"})),
-    "array": KindIs(frozenset({"array"})),
-    "object": OBJECT,
-}
-
-
 def of_type(scope: Scope) -> Expr:
     """`type`: one type or several."""
     value = scope.schema["type"]
-    names = value if isinstance(value, list) else [value]
+    names = value if is_list(value) else [value]
     kinds: set[Kind] = set()
     for name in names:
         if not isinstance(name, str) or name not in TYPES:
@@ -112,52 +99,6 @@ def of_type(scope: Scope) -> Expr:
     return TRUE if len(kinds) == len(KINDS) else whole
 
 
-def equal_to(value: Any) -> Expr:
-    """The expression of one JSON value.
-
-    Raises:
-        ValueError: The value is a number that cannot be spelt out.
-    """
-    match value:
-        case None:
-            return TYPES["null"]
-        case bool():
-            return KindIs(frozenset({"true" if value else "false"}))
-        case str():
-            return conjunction(TYPES["string"], Words(frozenset({value})))
-        case int() | float() | Decimal():
-            number = to_decimal(value)
-            if number is None:
-                raise ValueError(f"the number {value!r} has too many digits")
-            return conjunction(TYPES["number"], Numbers(frozenset({spell(number)})))
-        case list() | tuple():
-            items = tuple(map(equal_to, value))
-            size = num_items(len(items), len(items))
-            return conjunction(TYPES["array"], size, elements(items, TRUE))
-        case _:
-            pairs = tuple((key, equal_to(inner)) for key, inner in value.items())
-            shape = Shape(pairs, (), FALSE, False)
-            return conjunction(OBJECT, shape, required(tuple(value)))
-
-
-def one_of_values(values: list[Any]) -> Expr:
-    """The expression of a finite set of JSON values."""
-    words = frozenset(value for value in values if isinstance(value, str))
-    numbers = frozenset(
-        word
-        for value in values
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        for word in equal_to(value).args[1].words  # type: ignore[attr-defined]  # as built above
-    )
-    options: list[Expr] = []
-    if words:
-        options.append(conjunction(TYPES["string"], Words(words)))
-    if numbers:
-        options.append(conjunction(TYPES["number"], Numbers(numbers)))
-    rest = [v for v in values if not isinstance(v, str | int | float) or isinstance(v, bool)]
-    return disjunction(*options, *map(equal_to, rest))
-
-
 def enumeration(scope: Scope) -> Expr:
     """`enum` and `const`."""
     found: list[Expr] = []
@@ -165,10 +106,11 @@ def enumeration(scope: Scope) -> Expr:
         if keyword not in scope.schema or (keyword == "const" and scope.here.draft < 6):
             continue
         value = scope.schema[keyword]
-        if keyword == "enum" and not isinstance(value, list):
+        values = [value] if keyword == "const" else value
+        if not is_list(values):
             raise scope.here.refusal(keyword, f"must be a list, got {value!r}")
         try:
-            found.append(one_of_values(value if keyword == "enum" else [value]))
+            found.append(one_of_values(values))
         except ValueError as error:
             raise scope.here.refusal(keyword, str(error)) from None
     return conjunction(*found)

@@ -96,7 +96,8 @@ def finite_words(expr: Expr) -> frozenset[str] | None:
         case Or(args):
             parts = [finite_words(arg) for arg in args]
             known = [some for some in parts if some is not None]
-            return frozenset().union(*known) if len(known) == len(parts) else None
+            whole: frozenset[str] = frozenset()
+            return whole.union(*known) if len(known) == len(parts) else None
         case _:
             return _finite_numbers(expr)
 

@@ -7,7 +7,6 @@ subschemas together.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from typing_extensions import override
 
 from agentloop.errors import UnsupportedSchemaError
 from agentloop.model.constraint.expression import FALSE, TRUE, Expr, Reference, conjunction
+from agentloop.model.constraint.json_types import is_list, is_object
 from agentloop.model.constraint.options import Formats
 from agentloop.model.constraint.references import Location, ReferenceTable, enter, subschemas
 from agentloop.model.constraint.rules import ASSERTING, RULES
@@ -41,8 +41,8 @@ class SchemaReference(Reference):
         """The JSON pointer of the subschema."""
         return self.location.pointer
 
-    @override
     @property
+    @override
     def is_cyclic(self) -> bool:
         return self.document.is_cyclic(self.number)
 
@@ -52,10 +52,10 @@ class SchemaReference(Reference):
 
 
 class Document:
-    """A schema document with everything that was worked out about it.
+    """A schema document, as `json.loads` gives it, with everything that was worked out about it.
 
     Raises:
-        UnsupportedSchemaError: The document nests too deeply or holds what JSON does not.
+        UnsupportedSchemaError: The document nests too deeply.
     """
 
     def __init__(self, schema: Any, formats: Formats = "assert") -> None:
@@ -86,7 +86,7 @@ class Document:
         schema = location.schema
         if isinstance(schema, bool):
             return TRUE if schema else FALSE
-        if not isinstance(schema, Mapping):
+        if not is_object(schema):
             raise location.refusal("", f"a schema must be an object or a boolean, got {schema!r}")
         if not ASSERTING.intersection(schema):
             return TRUE
@@ -214,7 +214,7 @@ def _popped(path: list[int], on_path: set[int], node: int) -> list[int]:
 
 
 def _check(schema: Any) -> None:
-    """Refuse what is no JSON or nests too deeply, before anything recurses into it."""
+    """Refuse what nests too deeply, before anything recurses into it."""
     stack: list[tuple[Any, str, int]] = [(schema, "", 0)]
     while stack:
         value, pointer, depth = stack.pop()
@@ -222,14 +222,7 @@ def _check(schema: Any) -> None:
             raise UnsupportedSchemaError(
                 pointer, "", f"the schema nests more than {MAX_SCHEMA_DEPTH} deep"
             )
-        if isinstance(value, Mapping):
-            for key, inner in value.items():
-                if not isinstance(key, str):
-                    raise UnsupportedSchemaError(pointer, "", f"the key {key!r} is not a string")
-                stack.append((inner, f"{pointer}/{key}", depth + 1))
-        elif isinstance(value, list | tuple):
+        if is_object(value):
+            stack.extend((inner, f"{pointer}/{key}", depth + 1) for key, inner in value.items())
+        elif is_list(value):
             stack.extend((inner, f"{pointer}/{i}", depth + 1) for i, inner in enumerate(value))
-        elif not (value is None or isinstance(value, bool | int | float | str)):
-            raise UnsupportedSchemaError(
-                pointer, "", f"a schema holds JSON values only, got {type(value).__name__}"
-            )

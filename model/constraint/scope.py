@@ -5,24 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.expression import Expr
+from agentloop.model.constraint.json_types import is_list, is_object
 from agentloop.model.constraint.numerals import to_decimal
+from agentloop.model.constraint.options import Formats
 from agentloop.model.constraint.pattern import compile_pattern
 from agentloop.model.constraint.references import Location
 from agentloop.model.constraint.scalar_assertions import Matches
 
-if TYPE_CHECKING:
-    from agentloop.model.constraint.schema import Document
+
+class SchemaDocument(Protocol):
+    """What a subschema may ask of the document it stands in."""
+
+    @property
+    def formats(self) -> Formats:
+        """Whether formats are requirements."""
+        ...
+
+    def reference(self, location: Location) -> Expr:
+        """The expression of a subschema."""
+        ...
+
+    def resolve(self, here: Location, keyword: str) -> Location:
+        """What a reference keyword of a subschema stands for."""
+        ...
 
 
 @dataclass(frozen=True)
 class Scope:
     """A subschema being read: the document and the place in it."""
 
-    document: Document
+    document: SchemaDocument
     here: Location
 
     @property
@@ -38,14 +54,14 @@ class Scope:
     def subs(self, keyword: str) -> list[Expr]:
         """The expressions of a keyword that holds a list of subschemas."""
         value = self.schema[keyword]
-        if not isinstance(value, list) or not value:
+        if not is_list(value) or not value:
             raise self.here.refusal(keyword, "must be a list of at least one schema")
         return [self.sub(keyword, i) for i in range(len(value))]
 
     def mapping(self, keyword: str) -> Mapping[str, Any]:
         """The value of a keyword that holds an object; empty where it is absent."""
         value = self.schema.get(keyword, {})
-        if not isinstance(value, Mapping):
+        if not is_object(value):
             raise self.here.refusal(keyword, f"must be an object, got {value!r}")
         return value
 
@@ -74,7 +90,7 @@ class Scope:
 
     def names(self, keyword: str, value: Any) -> tuple[str, ...]:
         """A list of property names."""
-        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        if not is_list(value) or not all(isinstance(name, str) for name in value):
             raise self.here.refusal(keyword, f"must be a list of strings, got {value!r}")
         return tuple(dict.fromkeys(value))
 

@@ -191,14 +191,16 @@ def spell_out(dfa: CharDfa, *, in_json: bool) -> Fragment | None:
     ascii_points = _PLAIN if in_json else np.arange(0x80, dtype=np.int32)
     plain = table[:, np.searchsorted(dfa.cuts, ascii_points, side="right") - 1]
     states, columns = np.nonzero(plain >= 0)
-    arcs.tables.append(np.stack([states, ascii_points[columns], plain[states, columns]], axis=1))
+    ascii_arcs = np.stack([states, ascii_points[columns], plain[states, columns]], axis=1)
+    arcs.tables.append(ascii_arcs.astype(np.int64))
     _add_beyond_ascii(arcs, dfa, table)
     accepting = np.flatnonzero(labels >= 0)
     ends = np.stack([accepting, -1 - labels[accepting]], axis=1).astype(np.int32)
     if in_json:
         _add_escapes(arcs, dfa, table)
         quotes = np.full(len(accepting), QUOTE)
-        arcs.tables.append(np.stack([accepting, quotes, ends[:, 1]], axis=1))
+        closing = np.stack([accepting, quotes, ends[:, 1]], axis=1)
+        arcs.tables.append(closing.astype(np.int64))
         ends = np.empty((0, 2), np.int32)
     arcs.tables.append(np.array(arcs.rows, np.int64).reshape(-1, 3))
     rows = np.concatenate(arcs.tables)

@@ -27,9 +27,8 @@ class Choice(TextConstraint):
         self.choices = tuple(dict.fromkeys(choices))
         if not self.choices:
             raise ConstraintError("Choice needs at least one text, got none")
-        wrong = next((choice for choice in self.choices if not isinstance(choice, str)), None)
-        if wrong is not None:
-            raise ConstraintError(f"Choice takes strings, got {wrong!r}")
+        if set(map(type, self.choices)) != {str}:
+            raise ConstraintError(f"Choice takes strings, got {self.choices[:9]!r}")
         self._expression = Words(frozenset(self.choices))
 
     def text_expression(self) -> Expr:

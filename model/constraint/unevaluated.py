@@ -20,6 +20,7 @@ from agentloop.model.constraint.expression import (
     disjunction,
     negation,
 )
+from agentloop.model.constraint.json_types import is_list
 from agentloop.model.constraint.object_assertions import Required, Shape
 from agentloop.model.constraint.references import Location, enter
 from agentloop.model.constraint.scope import Scope
@@ -219,6 +220,6 @@ def _evaluates_all_items(scope: Scope) -> bool:
 
 def _prefix_length(scope: Scope) -> int:
     prefix = scope.schema.get("items")
-    if not isinstance(prefix, list):
+    if not is_list(prefix):
         prefix = scope.schema.get("prefixItems") if scope.here.draft == 2020 else None
-    return len(prefix) if isinstance(prefix, list) else 0
+    return len(prefix) if is_list(prefix) else 0

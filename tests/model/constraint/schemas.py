@@ -98,7 +98,7 @@ schemas: st.SearchStrategy[Any] = st.recursive(
 def sample(dfa: Dfa, seed: int, length: int = 40) -> bytes:
     """A random text of an automaton, which finishes the short way once it is `length` long."""
     rng = random.Random(seed)
-    distance = distances(dfa)
+    distance: list[int] = distances(dfa)
     state, text = 0, bytearray()
     while True:
         low, high = int(dfa.offsets[state]), int(dfa.offsets[state + 1])
@@ -106,8 +106,8 @@ def sample(dfa: Dfa, seed: int, length: int = 40) -> bytes:
         if dfa.accepting[state] and (not arcs or len(text) >= length or rng.random() < 0.3):
             return bytes(text)
         if len(text) >= length:
-            best = min(distance[dfa.arc_targets[i]] for i in arcs)
-            arcs = [i for i in arcs if distance[dfa.arc_targets[i]] == best]
+            best = min(distance[int(dfa.arc_targets[i])] for i in arcs)
+            arcs = [i for i in arcs if distance[int(dfa.arc_targets[i])] == best]
         arc = rng.choice(arcs)
         text.append(int(dfa.arc_bytes[arc]))
         state = int(dfa.arc_targets[arc])
@@ -120,7 +120,7 @@ def distances(dfa: Dfa) -> list[int]:
     for source, target in zip(sources.tolist(), dfa.arc_targets.tolist(), strict=True):
         before[target].append(source)
     found = [-1] * dfa.num_states
-    level = np.flatnonzero(dfa.accepting).tolist()
+    level: list[int] = np.flatnonzero(dfa.accepting).tolist()
     for state in level:
         found[state] = 0
     while level:

@@ -57,7 +57,7 @@ def test_minimising_keeps_the_language_and_merges_equal_states(dfa: CharDfa) -> 
     """No two states of a minimal automaton accept the same texts, and none is lost."""
     small = dfa.minimised()
     assert language(small) == language(dfa)
-    seen = set()
+    seen: set[frozenset[str]] = set()
     for state in range(small.num_states):
         seen.add(frozenset(t for t in [*TEXTS, "aaaaa"] if _accepts_from(small, state, t)))
     assert len(seen) == small.num_states

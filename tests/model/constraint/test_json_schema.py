@@ -25,6 +25,11 @@ slow = settings(
 )
 
 
+def is_valid_for(reference: Draft202012Validator, value: Any) -> bool:
+    """The reference's verdict."""
+    return next(reference.iter_errors(value), None) is None
+
+
 def automaton(schema: JsonSchema, options: CompileOptions) -> Dfa | None:
     """The automaton, None where no text satisfies the schema."""
     try:
@@ -41,7 +46,7 @@ def test_verdicts_equal_those_of_a_validator(schema: Any, values: list[Any]) -> 
     reference = Draft202012Validator(schema)
     dfa = automaton(constraint, JUDGE)
     for value in values:
-        is_valid = reference.is_valid(value)
+        is_valid = is_valid_for(reference, value)
         text = json.dumps(value)
         assert constraint.accepts(text) == is_valid, value
         canonical = constraint.canonical(text)
@@ -60,7 +65,7 @@ def test_whatever_is_generated_is_valid(schema: Any, seed: int, whitespace: Whit
     reference = Draft202012Validator(schema)
     for i in range(4):
         text = sample(dfa, seed + i).decode()
-        assert reference.is_valid(json.loads(text)), text
+        assert is_valid_for(reference, json.loads(text)), text
 
 
 def test_keys_come_in_the_order_of_properties() -> None:

@@ -19,7 +19,7 @@ def tool(name: str, **properties: Any) -> ToolSpec:
 
 ADD = tool("add", a={"type": "integer"}, b={"type": "integer"})
 SAY = tool("say", text={"type": "string"}, loud={"type": "boolean"})
-CALLS = [
+CALLS: list[tuple[list[tuple[str, dict[str, Any]]], bool]] = [
     ([("add", {"a": 1, "b": -2})], True),
     ([("say", {"text": 'a "b"', "loud": True})], True),
     ([("add", {"text": "a", "loud": True})], False),

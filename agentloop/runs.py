@@ -162,17 +162,15 @@ async def execute(
         if name is None:
             raise GraphError("a recorded run needs a name to resume it by: g.run(..., run='name')")
         run_log = await options.store.open(name)
-        status = "failed"
+        status = run_log.status  # until this run has got somewhere
         try:
             journal = Journal(name, run_log)
             values = journal.start(flow.spec, values, options.fingerprint, options.is_migrating)
+            status = "running"
             result: RunResult[S] = await _execute(flow, values, options, name, log, journal)
             if result.error is None and not result.waiting:
                 journal.end()
             status = result.status
-        except asyncio.CancelledError:
-            status = "running"
-            raise
         finally:
             await run_log.close(status)
         return result

@@ -230,18 +230,20 @@ class SQLiteStore:
                 f"run {run!r} is being written by process {process.split()[0]}; wait for it, or "
                 "use another name"
             )
+        query = "select writer, status from run where id = ?"
+        writer, status = db.execute(query, (number,)).fetchone()
         db.execute(
             "update run set status = 'running', updated = ?, writer = writer + 1, process = ? "
             "where id = ?",
             (now, self._process, number),
         )
-        (writer,) = db.execute("select writer from run where id = ?", (number,)).fetchone()
-        return _SQLiteLog(self, run, number, writer, _rows(db, number))
+        return _SQLiteLog(self, run, number, writer + 1, status, _rows(db, number))
 
     def _give_up(self, claim: Future[_SQLiteLog]) -> None:
         """Let a run go whose opening was cancelled after it had been claimed."""
         if claim.exception() is None:
-            self._ask(claim.result().let_go("running"))
+            log = claim.result()
+            self._ask(log.let_go(log.status))
 
     @property
     def is_open(self) -> bool:
@@ -257,8 +259,15 @@ class _SQLiteLog:
     """The writer of one run."""
 
     def __init__(
-        self, store: SQLiteStore, name: str, number: int, writer: int, rows: Sequence[Row]
+        self,
+        store: SQLiteStore,
+        name: str,
+        number: int,
+        writer: int,
+        status: str,
+        rows: Sequence[Row],
     ) -> None:
+        self.status = status
         self.rows = rows
         self.name = name
         self.number = number

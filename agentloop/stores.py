@@ -54,6 +54,11 @@ class RunLog(Protocol):
         """The rows that were there when it was opened."""
         ...
 
+    @property
+    def status(self) -> str:
+        """How the run stood when it was opened."""
+        ...
+
     def append(self, row: Row) -> None:
         """Record a row, soon; does not wait."""
         ...
@@ -145,8 +150,9 @@ class MemoryStore:
             if kept.is_open:
                 raise RunBusyError(f"run {run!r} is being written; wait for it or use another name")
             kept.is_open = True
+            log = _MemoryLog(kept)
             kept.status = "running"
-            return _MemoryLog(kept)
+            return log
 
     def runs(self) -> list[RunInfo]:
         """All runs, the one that changed last first."""
@@ -173,6 +179,7 @@ class MemoryStore:
 class _MemoryLog:
     def __init__(self, kept: _Kept) -> None:
         self.rows: Sequence[Row] = list(kept.rows)
+        self.status = kept.status
         self._kept = kept
 
     def append(self, row: Row) -> None:

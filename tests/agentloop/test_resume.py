@@ -337,6 +337,7 @@ def test_an_effect_is_recorded_before_it_runs_and_its_result_before_anything_dep
 
             class Log:
                 rows = log.rows
+                status = log.status
 
                 def append(self, row: Row) -> None:
                     events.append(row.kind)
@@ -484,6 +485,7 @@ def test_a_run_belongs_to_its_graph_and_its_state() -> None:
     assert go(longer, store, S()).state == S()
     with pytest.raises(JournalError, match="started with another state; leave the state out"):
         go(longer, store, S(n=1))
+    assert [info.status for info in store.runs()] == ["done"]
     with pytest.raises(JournalError, match="not in the store and no state was given"):
         graph.run_sync(run="other", store=store)
     with pytest.raises(GraphError, match="a recorded run needs a name"):
@@ -711,6 +713,7 @@ def test_a_cancelled_run_can_be_continued(tmp_path: Path) -> None:
 
     asyncio.run(main())
     assert [row.path for row in store.rows("r")] == ["", "first"]
+    assert store.runs()[0].status == "running"
     again = Graph(S).chain(START, first, node(nothing, name="waits"), END)
     assert go(again, store).state.log == ["first"]
 

@@ -45,7 +45,7 @@ def test_rows_come_back_in_order_and_byte_for_byte(store: Store) -> None:
         await fill(store, "'; drop table row; --", rows[2:])
         await fill(store, "a", rows[2:], "waiting")
         log = await store.open("a")
-        assert list(log.rows) == rows
+        assert (list(log.rows), log.status) == (rows, "waiting")
         await log.close("failed")
 
     asyncio.run(main())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import networkx as nx  # type: ignore[import-untyped]  # its types are a package of their own
 
 from agentloop.definition import Definition
+from agentloop.events import Event
 from agentloop.steps import BothStep, EachStep, SubGraph, step_name
 
 
@@ -62,27 +63,44 @@ class _Names:
         return self._given[name]
 
 
-def _shape(name: str, step: object) -> Iterator[str]:
+def _shape(name: str, step: object, took: str) -> str:
     """The Mermaid shape of a step, without its identifier."""
     if isinstance(step, EachStep):
         limit = f", limit {step.limit}" if step.limit is not None else ""
         body = " → ".join(step_name(inner) for inner in step.body)
-        yield f"[[{_quoted(f'{body} for each of {step.over}{limit}')}]]"
-    elif isinstance(step, BothStep):
+        return f"[[{_quoted(f'{body} for each of {step.over}{limit}{took}')}]]"
+    if isinstance(step, BothStep):
         bodies = [" → ".join(step_name(inner) for inner in body) for body in step.branches]
-        yield f"[[{_quoted(' ∥ '.join(bodies))}]]"
-    elif kind_of(step) == "graph":
-        yield f"[/{_quoted(name)}/]"
-    else:
-        yield f"[{_quoted(name)}]"
+        return f"[[{_quoted(' ∥ '.join(bodies) + took)}]]"
+    if kind_of(step) == "graph":
+        return f"[/{_quoted(name + took)}/]"
+    return f"[{_quoted(name + took)}]"
 
 
-def as_mermaid(definition: Definition) -> str:
-    """The graph as a Mermaid flowchart, for Markdown and web pages."""
+def _took(name: str, events: Iterable[Event]) -> str:
+    """How often a step's nodes ran in a run, and how long in all, as the end of a label."""
+    own = re.compile(rf"{re.escape(name)}(#\d+)?([\[/].*)?")
+    started: dict[str, float] = {}
+    num, total_s = 0, 0.0
+    for event in events:
+        if event.kind == "node.start" and own.fullmatch(event.path):
+            started[event.path] = event.at_s
+        elif event.kind == "node.end" and event.path in started:
+            num, total_s = num + 1, total_s + event.at_s - started[event.path]
+    return f" · {num}x, {total_s * 1000:.1f} ms" if num else ""
+
+
+def as_mermaid(definition: Definition, events: Sequence[Event] = ()) -> str:
+    """The graph as a Mermaid flowchart, for Markdown and web pages.
+
+    Args:
+        definition: The graph.
+        events: Those of a run, to show how often each step ran and how long.
+    """
     names = _Names()
     lines = ["flowchart TD", f"  {names['START']}((START))"]
     for name, step in definition.steps.items():
-        lines += [f"  {names[name]}{shape}" for shape in _shape(name, step)]
+        lines.append(f"  {names[name]}{_shape(name, step, _took(name, events))}")
     lines.append(f"  {names['END']}((END))")
     for source, target, label in definition.arrows():
         route = definition.routes.get(source)

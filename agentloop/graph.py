@@ -212,9 +212,9 @@ class Graph(SubGraph, Generic[S]):
         """The graph as a networkx directed graph, a copy. See `agentloop.drawing.as_networkx`."""
         return as_networkx(self._definition)
 
-    def mermaid(self) -> str:
-        """The graph as a Mermaid flowchart."""
-        return as_mermaid(self._definition)
+    def mermaid(self, result: RunResult[S] | None = None) -> str:
+        """The graph as a Mermaid flowchart; with a result, how often each step ran and how long."""
+        return as_mermaid(self._definition, result.events if result is not None else ())
 
     async def run(
         self,

@@ -1,10 +1,12 @@
 """The graph as networkx and Mermaid see it."""
 
+import re
 from typing import Literal
 
 from pydantic import BaseModel
 
 from agentloop import END, START, Graph, both, each
+from agentloop.runs import RunResult
 
 
 class S(BaseModel):
@@ -68,3 +70,14 @@ def test_the_mermaid_text_draws_every_step_and_arrow() -> None:
         '  n4_verify -.->|"END"| n5_END\n'
         "  %% verify: at most 3 visits, then END\n"
     )
+
+
+def test_a_run_is_drawn_over_its_graph() -> None:
+    """Every step shows how often its nodes ran, branches and visits together, and how long."""
+    g = graph()
+    result: RunResult[S] = g.run_sync(S(items=(1, 2, 3)))
+    text = re.sub(r"[\d.]+ ms", "0 ms", g.mermaid(result))
+    assert '["plan · 1x, 0 ms"]' in text
+    assert '[["work for each of items, limit 2 · 3x, 0 ms"]]' in text
+    assert '[["left ∥ right · 2x, 0 ms"]]' in text
+    assert "START · " not in text

@@ -31,10 +31,10 @@ class Expansion:
         link_weight: What a link adds to a passage's score, as a share of the seed's score.
     """
 
-    num_seeds: int = 10
+    num_seeds: int = 5
     num_documents: int = 200
     num_chunks: int = 4
-    link_weight: float = 0.5
+    link_weight: float = 0.75
 
 
 @dataclass(slots=True)
@@ -92,6 +92,7 @@ def expand(
     legs: Mapping[str, dict[int, float]],
     score_more: ScoreMore,
     fuse: Fuse,
+    globs: Sequence[str],
     settings: Expansion,
 ) -> dict[int, float]:
     """Scores of the passages found and of those reached, links counted.
@@ -102,11 +103,12 @@ def expand(
         legs: Scores by leg; those of passages reached are added to them.
         score_more: Scores given chunks in every leg.
         fuse: Makes one ranking of the legs, best at most 1.
+        globs: Only documents whose path matches one of them are reached.
         settings: How much a link counts.
     """
     strongest = sorted(reached.strength, key=lambda name: (-reached.strength[name], name))
     strongest = strongest[: settings.num_documents]
-    owners = snapshot.first_chunks(strongest, settings.num_chunks)
+    owners = snapshot.first_chunks(strongest, settings.num_chunks, globs)
     for name, scores in score_more(list(owners)).items():
         legs[name].update(scores)
     fused = dict(fuse(legs))

@@ -143,6 +143,7 @@ class Searcher:
                 legs,
                 lambda ids: self._scores(snapshot, ids, terms, vector, legs),
                 lambda scores: _fused(scores, request),
+                request.globs,
                 self.expansion,
             )
             ranked = _ranked(fused)

@@ -129,13 +129,22 @@ class Snapshot:
             found.update(self._rows(sql, (query, *part)))
         return {chunk_id: score for chunk_id, score in found.items() if score > 0}
 
-    def first_chunks(self, document_ids: Sequence[str], limit: int) -> dict[int, str]:
-        """Ids of the first chunks of given documents, each with its document's id."""
-        sql = "SELECT id FROM chunks WHERE document_id = ? ORDER BY start LIMIT ?"
+    def first_chunks(
+        self, document_ids: Sequence[str], limit: int, globs: Sequence[str] = ()
+    ) -> dict[int, str]:
+        """Ids of the first chunks of given documents, each with its document's id.
+
+        Args:
+            document_ids: Which documents.
+            limit: Most chunks of each.
+            globs: Only documents whose path matches one of them.
+        """
+        where, parameters = _where(globs, "document_id", of="documents")
+        sql = f"SELECT id FROM chunks WHERE document_id = ? {where}ORDER BY start LIMIT ?"
         return {
             row[0]: document_id
             for document_id in document_ids
-            for row in self._rows(sql, (document_id, limit))
+            for row in self._rows(sql, (document_id, *parameters, limit))
         }
 
     def chunk_ids(self, globs: Sequence[str]) -> NDArray[np.int64]:

@@ -219,7 +219,9 @@ def _write_method(
     plain = frozenset(name for name in state.model_fields if name not in reducers)
 
     def write(draft: BaseModel, field: str, value: object) -> None:
-        if field in plain:
+        if not hasattr(draft, _RECORD):  # a copy of a draft is a state of its own
+            BaseModel.__setattr__(draft, field, value)
+        elif field in plain:
             _assign_plain(draft, _writable(draft, field), field, value)
         elif field in reducers:
             _assign_reduced(draft, field, value, reducers[field])
@@ -254,14 +256,23 @@ def draft_class(state: type[S], reducers: Mapping[str, Reducer]) -> type[S]:
     return cast(type[S], made)
 
 
-def open_draft(draft: type[S], values: dict[str, Any], node: str) -> S:
-    """A draft of some field values. The dict itself is not changed by what the node writes."""
-    untyped: Any = draft
+def build(state: type[S], values: dict[str, Any]) -> S:
+    """An instance with these field values, which are valid already and owned by it from now on.
+
+    By name whatever aliases the fields have, which `model_construct` would ask for.
+    """
+    untyped: Any = state
     made: S = untyped.__new__(untyped)
-    _set(made, "__dict__", values.copy())
-    _set(made, "__pydantic_fields_set__", set())
+    _set(made, "__dict__", values)
+    _set(made, "__pydantic_fields_set__", set(values))
     _set(made, "__pydantic_extra__", None)
     _set(made, "__pydantic_private__", None)
+    return made
+
+
+def open_draft(draft: type[S], values: dict[str, Any], node: str) -> S:
+    """A draft of some field values. The dict itself is not changed by what the node writes."""
+    made = build(draft, values.copy())
     _set(made, _RECORD, _Record(node))
     return made
 

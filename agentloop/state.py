@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
-from agentloop.drafts import draft_class, open_draft
+from agentloop.drafts import build, draft_class, open_draft
 from agentloop.errors import StateError
 from agentloop.reducers import apply, compose, join, reducers_of
 from agentloop.state_rules import check_state
@@ -50,7 +50,7 @@ class StateSpec(Generic[S]):
 
     def build(self, values: Mapping[str, Any]) -> S:
         """A real state that holds the values, which are valid already."""
-        return self.state.model_construct(**values)
+        return build(self.state, dict(values))
 
     def apply(self, values: dict[str, Any], patch: Mapping[str, Any]) -> None:
         """Change the values by a patch, in place."""

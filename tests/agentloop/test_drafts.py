@@ -6,10 +6,11 @@ from typing import Annotated, Any, assert_type
 import pytest
 from pydantic import BaseModel, Field, create_model, field_validator, model_validator
 
-from agentloop import Graph, Log, Max, Merge, Sum
+from agentloop import END, START, Graph, Log, Max, Merge, Sum
 from agentloop.drafts import close_draft
 from agentloop.errors import GraphBuildError, StateError
 from agentloop.state import state_spec
+from agentloop.stores import MemoryStore
 
 
 class Frozen(BaseModel, frozen=True):
@@ -226,3 +227,27 @@ def test_a_node_can_be_called_in_a_unit_test_with_a_real_state() -> None:
     state = State()
     work(state)
     assert (state.count, state.log, state.facts) == (1, ["x"], {"k": 1})
+
+
+def test_fields_with_aliases_work_by_their_names() -> None:
+    """An alias is for JSON that comes from outside; nodes and results use the field's name."""
+
+    class Aliased(BaseModel):
+        count: int = Field(default=0, alias="Count")
+
+    async def work(s: Aliased) -> None:
+        s.count += 1
+
+    graph = Graph(Aliased).chain(START, work, END)
+    result = graph.run_sync(Aliased(Count=4), run="r", store=MemoryStore())
+    assert result.state.count == 5
+    assert result.state == Aliased(Count=5)
+
+
+def test_a_copy_of_a_draft_is_a_plain_state() -> None:
+    """What a helper writes on a copy is not part of the node's patch."""
+    s = draft()
+    copy = s.model_copy(update={"words": ("a",)})
+    copy.count = 7
+    assert (copy.count, copy.words, s.count) == (7, ("a",), 0)
+    assert close_draft(s) == {}

@@ -19,6 +19,7 @@ from agentloop.model.constraint.token_automaton import TokenAutomaton
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]
+_BLOCK = 1 << 15  # numbers of all pairs at several positions that fit the cache
 _TRUSTED_NATS = 575.0  # 1e-250: beyond it a scaled sum may have lost the paths that matter
 
 
@@ -53,18 +54,18 @@ def reached_states(
     length = len(open_sets)
     reached = np.zeros((length + 1, automaton.num_states), np.bool_)
     reached[0, start] = True
-    sole = np.full(length, -1, np.int32)
+    sole = np.empty(length, np.int32)
     source, target = automaton.pair_source, automaton.pair_target
-    for i in range(length):
-        crossed = reached[i].take(source)
-        crossed &= open_sets[i].take(automaton.pair_set)
+    for rows in _blocks(length, automaton.num_pairs):
+        crossed = open_sets[rows].take(automaton.pair_set, axis=1)
         if live is not None:
-            crossed &= live[i + 1].take(target)
-        pairs = np.flatnonzero(crossed)
-        reached[i + 1][target[pairs]] = True
-        only = automaton.pair_sole_class[pairs[0]] if len(pairs) else -1
-        if only >= 0 and (automaton.pair_sole_class[pairs] == only).all():
-            sole[i] = only
+            crossed &= live[1:][rows].take(target, axis=1)
+        for i, row in zip(range(rows.start, rows.stop), crossed, strict=True):
+            row &= reached[i].take(source)
+            reached[i + 1][target[row]] = True
+        lowest = np.where(crossed, automaton.pair_sole_class, automaton.num_classes).min(axis=1)
+        highest = np.where(crossed, automaton.pair_sole_class, -1).max(axis=1)
+        sole[rows] = np.where(lowest == highest, lowest, -1)
     return reached, sole
 
 
@@ -200,14 +201,26 @@ def _local_backward(
     live = np.empty((length + 1, automaton.num_states), np.bool_)
     norms = np.empty((length, automaton.num_states))
     live[length] = ends
-    for i in range(length - 1, -1, -1):
-        _normalise(automaton, set_sums[i], live[i + 1], norms[i], steps[i])
-        np.greater(norms[i], 0.0, out=live[i])
-        norms[i][~live[i]] = 1.0
-        steps[i] /= norms[i].take(automaton.pair_source)
+    onward = ends.astype(np.float64)
+    target, starts = automaton.pair_target, automaton.pair_offsets[:-1]
+    for rows in reversed(_blocks(length, automaton.num_pairs)):
+        block = set_sums[rows].take(automaton.pair_set, axis=1, out=steps[rows], mode="clip")
+        for i in range(rows.stop - 1, rows.start - 1, -1):
+            steps[i] *= onward.take(target)
+            np.add.reduceat(steps[i], starts, out=norms[i])
+            np.greater(norms[i], 0.0, out=live[i])
+            onward = live[i].astype(np.float64)
+        norms[rows][~live[:-1][rows]] = 1.0
+        block /= norms[rows].take(automaton.pair_source, axis=1)
     return Lattice(
         automaton, set_sums, live, norms, steps, 0.0 if live[0, start] else float(-np.inf)
     )
+
+
+def _blocks(length: int, num_pairs: int) -> list[slice]:
+    """Stretches of positions worked on together: few calls if small, cached if large."""
+    height = max(1, _BLOCK // num_pairs)
+    return [slice(i, min(i + height, length)) for i in range(0, length, height)]
 
 
 def _normalise(

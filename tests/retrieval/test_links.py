@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,8 @@ class Names(Snapshot):
             for key in names_of(title, ANALYSER):
                 self.keys.setdefault(key, []).append(title)
 
-    def named(self, keys: object) -> dict[str, list[str]]:
+    def named(self, keys: Collection[str]) -> dict[str, list[str]]:
         """Those of the keys that are names."""
-        assert isinstance(keys, set)
         return {key: self.keys[key] for key in keys if key in self.keys}
 
 

@@ -88,7 +88,7 @@ class Here:
         self.attempt = attempt
         self._num_calls = 0
         self._num_open = 0
-        self._idle: list[asyncio.Future[None]] = []
+        self._idle: list[asyncio.Future[None]] | None = None  # most nodes never wait for this
 
     def next_path(self, is_effect: bool) -> str:
         """The path of a call that is being made.
@@ -108,11 +108,11 @@ class Here:
     def finish(self) -> None:
         """A call is over."""
         self._num_open -= 1
-        if not self._num_open:
-            for future in self._idle:
+        if not self._num_open and self._idle is not None:
+            idle, self._idle = self._idle, None
+            for future in idle:
                 if not future.done():
                     future.set_result(None)
-            self._idle.clear()
 
     async def quiet(self) -> None:
         """Wait until no call of this node is going on, so that none is cut off."""
@@ -120,7 +120,7 @@ class Here:
         while num_turns < 3:  # what a finished call wakes may make another
             if self._num_open:
                 future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._idle.append(future)
+                self._idle = [*(self._idle or ()), future]
                 await future
                 num_turns = 0
             await asyncio.sleep(0)

@@ -1,0 +1,1 @@
+"""Measurements and suites that take longer than a test."""

@@ -3,9 +3,9 @@
     python -m benchmarks.canvases                  # 20,000 canvases: random weights and the default
     python -m benchmarks.canvases --canvases 2000 --weights random
 
-Tools are made from a seed. Half of the canvases hold one tool's arguments, half a list of calls over
-four tools. Each is refined at 1, 4, 16 and 64 steps, at temperature 0 and 1. One invalid text, or one
-canvas without an answer, ends the run with its schema and seed.
+Tools are made from a seed. Half of the canvases hold one tool's arguments, half a list of calls
+over four tools. Each is refined at 1, 4, 16 and 64 steps, at temperature 0 and 1. One invalid
+text, or one canvas without an answer, ends the run with its schema and seed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from agentloop.model.engine import Job
 from agentloop.model.lm import DiffusionLM
 from agentloop.model.network import Transformer
 from agentloop.model.sampler import CanvasRow, SamplerOptions
+from agentloop.model.tensors import random_normal
 from benchmarks.tool_schemas import make_tools
 
 CONSOLE = Console()
@@ -76,7 +77,8 @@ def languages(count: int) -> list[Language]:
             }
             for t in offered
         ]
-        judge: dict[str, Any] = {"type": "array", "items": {"anyOf": call}, "minItems": 1, "maxItems": 2}
+        judge: dict[str, Any] = {"type": "array", "items": {"anyOf": call}}
+        judge.update(minItems=1, maxItems=2)
         made.append(Language(ToolCalls(offered, min=1, max=2), judge))
     return made
 
@@ -92,7 +94,6 @@ def cases(num_schemas: int, num_canvases: int) -> Iterator[Case]:
 
 def random_lm(like: DiffusionLM) -> DiffusionLM:
     """A two-layer network with random weights over another model's vocabulary."""
-    torch.manual_seed(0)
     c = like.config
     config = ModelConfig(
         vocab_size=c.vocab_size,
@@ -107,9 +108,9 @@ def random_lm(like: DiffusionLM) -> DiffusionLM:
     )
     network = Transformer(config)
     with torch.no_grad():
-        for parameter in network.parameters():
+        for number, parameter in enumerate(network.parameters()):
             if parameter.dim() > 1:
-                parameter.normal_(std=0.4)
+                parameter.copy_(random_normal(tuple(parameter.shape), number, std=0.4))
     network = network.eval().requires_grad_(False)
     return DiffusionLM(network, network, like.tokenizer, name="random")
 

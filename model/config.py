@@ -1,7 +1,7 @@
 """What a network is made of: sizes, switches and special token ids.
 
-One dataclass covers SmolLM2/Llama, Qwen2, Qwen3 and the diffusion checkpoints made from them. It knows
-nothing of tensors or files.
+One dataclass covers SmolLM2/Llama, Qwen2, Qwen3 and the diffusion checkpoints made from them. It
+knows nothing of tensors or files.
 """
 
 from __future__ import annotations

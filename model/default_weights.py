@@ -1,8 +1,9 @@
 """The default model's canvas weights: a four-bit delta over the base, shipped in this package.
 
-The delta is what training added to the base's blocks. Being small, it loses little at four bits: its
-error is a fraction of the base's own quantisation error. Files: `weights/canvas-*.safetensors`, tensors
-`<name>.codes` and `<name>.scales` for matrices, `<name>` for vectors, `mask_row` for [MASK].
+The delta is what training added to the base's blocks. Being small, it loses little at four bits:
+its error is a fraction of the base's own quantisation error. Files:
+`weights/canvas-*.safetensors`, tensors `<name>.codes` and `<name>.scales` for matrices, `<name>`
+for vectors, `mask_row` for [MASK].
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from agentloop.model.base_weights import MASK_ID, SHA256, base_folder
 from agentloop.model.checkpoint import load_network, load_tokenizer, read_tensors
 from agentloop.model.network import Transformer
 from agentloop.model.quantize import dequantize, quantize
+from agentloop.model.tensors import metadata_of, save_tensors
 from agentloop.model.training import make_writer
 
 FOLDER = Path(__file__).parent / "weights"
@@ -85,8 +85,7 @@ def check_format(folder: Path) -> None:
     first = next(iter(sorted(folder.glob("*.safetensors"))), None)
     if first is None:
         raise CheckpointError(f"{folder} holds no canvas weights (*.safetensors); install again")
-    with safe_open(first, framework="pt") as shard:
-        about = shard.metadata() or {}
+    about = metadata_of(first)
     if about.get("format") != FORMAT or about.get("base_sha256") != SHA256:
         raise CheckpointError(
             f"{first} is a delta of format {about.get('format')!r} over base "
@@ -147,5 +146,5 @@ def _write_shards(tensors: dict[str, Tensor], folder: Path, about: Mapping[str, 
         size += tensor.nbytes
     metadata = {"format": FORMAT, "base_sha256": SHA256, "about": json.dumps(dict(about))}
     for number, shard in enumerate(shards, start=1):
-        save_file(shard, folder / f"canvas-{number}-of-{len(shards)}.safetensors", metadata)
+        save_tensors(shard, folder / f"canvas-{number}-of-{len(shards)}.safetensors", metadata)
     return sum(t.nbytes for t in tensors.values())

@@ -1,8 +1,9 @@
 """The engine: one thread that refines the canvases of all callers together.
 
-Requests join and leave between refinement steps. A step is one pass of the network over every active
-canvas and then one constrained commit per canvas. Matrix products take all rows at once; nothing a row
-computes depends on the others, so a call gives the same tokens alone and in any batch.
+Requests join and leave between refinement steps. A step is one pass of the network over every
+active canvas and then one constrained commit per canvas. Matrix products take all rows at once;
+nothing a row computes depends on the others, so a call gives the same tokens alone and in any
+batch.
 
 Calls made at once by one event loop are handed over together, when the loop has gone quiet: a tick
 passed in which no further call came. There is no timer.
@@ -68,8 +69,8 @@ class Job:
     row: CanvasRow
     future: Future[Job]
     on_step: Callable[[Job], None] | None = None
-    written: list[int] = field(default_factory=list)
-    rows: list[CanvasRow] = field(default_factory=list)
+    written: list[int] = field(default_factory=list[int])
+    rows: list[CanvasRow] = field(default_factory=list[CanvasRow])
     keys: PromptKeys | None = None
     cached_tokens: int = 0
     timings: Timings = field(default_factory=Timings)

@@ -1,7 +1,8 @@
 """The same weights, one token at a time: the baseline that the canvas is measured against.
 
-Greedy decoding under the same exact constraint, with the prompt's keys cached and every written token's
-keys kept. Each token is the most probable one from which the text can still end within the budget.
+Greedy decoding under the same exact constraint, with the prompt's keys cached and every written
+token's keys kept. Each token is the most probable one from which the text can still end within the
+budget.
 """
 
 from __future__ import annotations

@@ -53,6 +53,15 @@ class ParsedConstraint(Protocol):
         ...
 
 
+def native_dtype() -> torch.dtype:
+    """bfloat16 where this processor has instructions for its products, float32 elsewhere."""
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
+    known = [getattr(torch.cpu, name, None) for name in checks]
+    return (
+        torch.bfloat16 if any(check is not None and check() for check in known) else torch.float32
+    )
+
+
 @dataclass(frozen=True)
 class Generation:
     """An answer.
@@ -147,9 +156,10 @@ class DiffusionLM:
         """Load a model.
 
         Args:
-            name_or_folder: `"default"`, or a folder with config.json, *.safetensors, tokenizer.json.
-            dtype: Of weights and activations; bfloat16 by default, float32 where the processor
-                would emulate it.
+            name_or_folder: `"default"`, or a folder with config.json, *.safetensors and
+                tokenizer.json.
+            dtype: Of weights and activations; by default bfloat16 where the processor multiplies
+                it natively, float32 elsewhere.
             num_threads: Threads of torch in this process; None leaves them as they are.
             report: Receives a line before each step that takes seconds.
 
@@ -158,7 +168,7 @@ class DiffusionLM:
         """
         if num_threads is not None:
             torch.set_num_threads(num_threads)
-        chosen = dtype or torch.bfloat16
+        chosen = dtype or native_dtype()
         if name_or_folder == "default":
             from agentloop.model.default_weights import load_default
 
@@ -239,7 +249,11 @@ class DiffusionLM:
         loop = asyncio.get_running_loop()
         drafts: asyncio.Queue[Draft | None] = asyncio.Queue()
         job = request.job
-        job.on_step = lambda job: loop.call_soon_threadsafe(drafts.put_nowait, self._draft(job))
+
+        def pass_on(job: Job) -> None:
+            loop.call_soon_threadsafe(drafts.put_nowait, self._draft(job))
+
+        job.on_step = pass_on
         job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(drafts.put_nowait, None))
         self._quiet.add(job)
         try:
@@ -338,12 +352,13 @@ class DiffusionLM:
         earlier = [strings[i].decode("utf-8", "replace") for i in job.written]
         own = [
             "" if i < 0 else strings[i].decode("utf-8", "replace")
-            for i in row.tokens[:length].tolist()
+            for i in map(int, row.tokens[:length])
         ]
+        marks: list[Mark] = ["committed"] * len(earlier)
         return Draft(
             step=job.num_steps,
             pieces=(*earlier, *own),
-            marks=(*["committed"] * len(earlier), *row.marks()[:length]),
+            marks=(*marks, *row.marks()[:length]),
             p_valid=row.trace[-1].p_valid,
             final=row.done and row.ended,
         )

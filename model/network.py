@@ -1,8 +1,8 @@
 """The transformer: pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU.
 
-One block with switches serves SmolLM2/Llama, Qwen2 and Qwen3 weights. It runs in two ways that share
-all code but the mask: *causal* over a prompt, which yields keys and values to keep, and *bidirectional*
-over canvases that see those keys and values and themselves.
+One block with switches serves SmolLM2/Llama, Qwen2 and Qwen3 weights. It runs in two ways that
+share all code but the mask: *causal* over a prompt, which yields keys and values to keep, and
+*bidirectional* over canvases that see those keys and values and themselves.
 
 Letters: B prompts, n canvases per prompt, T positions per sequence, P prompt positions, D width,
 H query heads, K key/value heads, G = H / K queries that share a key, d head width, V vocabulary.
@@ -123,8 +123,8 @@ class Attention(nn.Module):
         Args:
             x: (B, n, T, D).
             table: Cosines and sines, broadcastable to (B, n, T, 1, d).
-            past: Keys and values (B, K, P, d) that all n sequences of a row see, and the bias (B, P).
-            own_bias: (T, T) or (B, n, T, T) added to the scores among the sequence's own positions.
+            past: Keys and values (B, K, P, d) that all n sequences of a row see; bias (B, P).
+            own_bias: (T, T) or (B, n, T, T) added to the scores among a sequence's own positions.
 
         Returns:
             The output (B, n, T, D) and the sequences' own keys and values (B, n, K, T, d).
@@ -155,8 +155,8 @@ def _mix(
 ) -> Tensor:
     """Softmax-weighted values (B, n, T, H * d) of q (B, n, T, H, d) over the past and own keys.
 
-    Two batched products, prompt part and own part, under one softmax: keys are never expanded to all
-    query heads nor copied per canvas, and the backward pass is two products as well.
+    Two batched products, prompt part and own part, under one softmax: keys are never expanded to
+    all query heads nor copied per canvas, and the backward pass is two products as well.
     """
     B, n, T, H, d = q.shape
     K = k.shape[2]
@@ -180,7 +180,7 @@ def _mix(
     if past_bias is not None:
         far = far + past_bias[:, None, None, None, None]
     weights = torch.cat([far, own], dim=-1).softmax(-1).to(v.dtype)
-    far_w, own_w = weights.split([P, T], dim=-1)
+    far_w, own_w = weights[..., :P], weights[..., P:]
     out = torch.bmm(own_w.reshape(B * K * n, G * T, T), own_v).view(B * K, n * G * T, d)
     out = out + torch.bmm(far_w.reshape(B * K, n * G * T, P), past_v.reshape(B * K, P, d))
     return out.view(B, K, n, G, T, d).permute(0, 2, 4, 1, 3, 5).reshape(B, n, T, H * d)

@@ -1,9 +1,10 @@
 """The masking process: which slots of a clean canvas are hidden or spoiled for one training row.
 
 A row is shown as several noisy canvases at once. Their kinds cover the states that sampling passes
-through: nothing committed, a committed beginning, and two complementary random halves, so that every
-slot is predicted about equally often. A few visible tokens are replaced by wrong ones and supervised,
-which teaches revision. Source of the uniform cross-entropy over masks: Sahoo et al. 2024 (MDLM).
+through: nothing committed, a committed beginning, and two complementary random halves, so that
+every slot is predicted about equally often. A few visible tokens are replaced by wrong ones and
+supervised, which teaches revision. Source of the uniform cross-entropy over masks: Sahoo et al.
+2024 (MDLM).
 """
 
 from __future__ import annotations

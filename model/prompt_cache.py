@@ -1,8 +1,8 @@
 """Keys and values of prompts already read, in blocks, so that shared beginnings are read once.
 
-A prompt is read in blocks of BLOCK tokens at fixed places, whether or not some are cached; so a cached
-block holds bit for bit what reading it again would give. A block is found by all tokens up to its end.
-Least recently used blocks go first when the budget is spent.
+A prompt is read in blocks of BLOCK tokens at fixed places, whether or not some are cached; so a
+cached block holds bit for bit what reading it again would give. A block is found by all tokens up
+to its end. Least recently used blocks go first when the budget is spent.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from agentloop.model.network import PromptKeys, Transformer
+from agentloop.model.tensors import from_array
 
 BLOCK = 128
 
@@ -83,7 +84,7 @@ class PromptCache:
         self, piece: np.ndarray[tuple[int], np.dtype[np.int32]], past: PromptKeys
     ) -> PromptKeys:
         device = self.reader.embed_tokens.weight.device
-        tokens = torch.from_numpy(piece.astype(np.int64)).to(device)
+        tokens = from_array(piece.astype(np.int64)).to(device)
         return self.reader.read(tokens[None], past if past.length else None)[1]
 
     def _keep(self, key: bytes, block: PromptKeys) -> None:

@@ -36,11 +36,11 @@ class ToolSpec(TypedDict):
 
 
 def render_chat(messages: Iterable[Message]) -> str:
-    """ChatML text of a conversation, open for the assistant's answer.
+    r"""ChatML text of a conversation, open for the assistant's answer.
 
     Example:
         >>> render_chat([{"role": "user", "content": "Hi"}])
-        '<|im_start|>user\\nHi<|im_end|>\\n<|im_start|>assistant\\n'
+        '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n'
     """
     turns = [f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages]
     return "".join(turns) + "<|im_start|>assistant\n"
@@ -50,8 +50,8 @@ def type_of(schema: Schema) -> str:
     """A short type expression for a schema, as a programmer would write it.
 
     Example:
-        >>> type_of({"enum": ["red", "blue"]}), type_of({"type": "array", "items": {"type": "integer"}})
-        ('"red"|"blue"', 'integer[]')
+        >>> type_of({"type": "array", "items": {"type": "integer"}})
+        'integer[]'
     """
     if "const" in schema:
         return json.dumps(schema["const"], ensure_ascii=False)
@@ -59,7 +59,7 @@ def type_of(schema: Schema) -> str:
         return "|".join(json.dumps(v, ensure_ascii=False) for v in schema["enum"])
     if "anyOf" in schema:
         return "|".join(type_of(s) for s in schema["anyOf"])
-    kind = schema.get("type", "any")
+    kind: str | list[str] = schema.get("type", "any")
     if isinstance(kind, list):
         return "|".join(kind)
     if kind == "array":
@@ -128,7 +128,7 @@ def reading_messages(passages: Sequence[str], question: str) -> list[Message]:
 def reading_answer(answer: str | None, quotes: Sequence[str]) -> str:
     """The canonical answer text of the reading task: the answer, then sentences that show it.
 
-    The answer comes first: it then starts at a fixed slot of the canvas, whatever the quote's length.
+    The answer comes first: it then starts at a fixed slot, whatever the quote's length.
     """
     value = {"answer": answer, "quotes": list(quotes)}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

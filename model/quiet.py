@@ -1,8 +1,8 @@
 """Gathers what an event loop asks for at once, and hands it over when the loop goes quiet.
 
-Quiet means: one tick passed in which nothing was added. Branches of a graph and runs side by side each
-reach their model call within a few ticks of each other, so their calls arrive as one batch, and a
-lone call waits for one tick and no timer.
+Quiet means: one tick passed in which nothing was added. Branches of a graph and runs side by side
+each reach their model call within a few ticks of each other, so their calls arrive as one batch,
+and a lone call waits for one tick and no timer.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from agentloop.errors import ModelError
 from agentloop.model.constraint.compiled import CompiledConstraint
 from agentloop.model.constraint.inference import CanvasPosterior, Weighting, infer
 from agentloop.model.constraint.proposal import PathScore
+from agentloop.model.tensors import from_array
 
 Ints = NDArray[np.int64]
 MASKED = -1
@@ -112,7 +113,7 @@ class CanvasRow:
     room_after: int = 0
     fixed: Ints | None = None
     tokens: Ints = field(init=False)
-    trace: list[StepTrace] = field(init=False, default_factory=list)
+    trace: list[StepTrace] = field(init=False, default_factory=list[StepTrace])
     states: Ints | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -202,8 +203,8 @@ class CanvasRow:
         committed = committed[committed <= len(self.text_tokens)]
         if not len(committed):
             return committed
-        scores = torch.log_softmax(logits[torch.from_numpy(committed)], dim=-1)
-        ids = torch.from_numpy(self.tokens[committed])
+        scores = torch.log_softmax(logits[from_array(committed)], dim=-1)
+        ids = from_array(self.tokens[committed])
         own = scores.gather(1, ids[:, None])[:, 0].exp().numpy()
         order = np.argsort(own, kind="stable")
         doubtful = committed[order[own[order] < options.edit_threshold]][: self._revisions_left]

@@ -1,9 +1,9 @@
 """Adaptation of an autoregressive base to a prefix-causal diffusion canvas.
 
 The prompt is read by the frozen base without gradient; the canvas runs through its own copy of the
-blocks, which is what learns. Embedding and head stay the base's, but for the row of [MASK]. The loss is
-cross-entropy on hidden slots with uniform weight. Learning rate: warm-up, then constant, until a
-cool-down is asked for; so a run can go on for as many sessions as there are.
+blocks, which is what learns. Embedding and head stay the base's, but for the row of [MASK]. The
+loss is cross-entropy on hidden slots with uniform weight. Learning rate: warm-up, then constant,
+until a cool-down is asked for; so a run can be continued for as long as it pays.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from agentloop.errors import CheckpointError
 from agentloop.model.network import PromptKeys, Transformer
 from agentloop.model.noise import KINDS
+from agentloop.model.tensors import load_tensors, metadata_of, save_tensors
 from agentloop.model.training_data import Batch, Row, batch_order, make_batch
 
 
@@ -217,11 +218,12 @@ class Trainer:
         rate = options.learning_rate * min(1.0, (self.step + 1) / options.warmup) * fade
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.step()
+        cast(Any, self.optimizer).step()  # typed only in part
         with torch.no_grad():
-            torch._foreach_copy_([live[n].data for n in self.masters], list(self.masters.values()))
             weight = max(1 - options.ema, 1 / (self.step + 1))
-            torch._foreach_lerp_(list(self.average.values()), list(self.masters.values()), weight)
+            for name, master in self.masters.items():
+                live[name].data.copy_(master)
+                self.average[name].lerp_(master, weight)
 
     def save(self) -> None:
         """Write the state; the file on disk is always a whole one."""
@@ -236,7 +238,7 @@ class Trainer:
                 tensors[f"second.{name}"] = state["exp_avg_sq"]
         about = {"step": str(self.step), "options": json.dumps(asdict(self.options))}
         scratch = self.folder / "state.tmp"
-        save_file(tensors, scratch, metadata=about)
+        save_tensors(tensors, scratch, about)
         os.replace(scratch, self.folder / "state.safetensors")
 
     def resume(self) -> bool:
@@ -249,7 +251,7 @@ class Trainer:
         if not path.exists():
             return False
         self.step = read_step(path)
-        tensors = load_file(path)
+        tensors = load_tensors(path)
         missing = [n for n in self.masters if f"master.{n}" not in tensors]
         if missing:
             raise CheckpointError(f"{path} lacks {missing[:5]}; it is of another network")
@@ -269,17 +271,14 @@ class Trainer:
 
 def read_step(path: Path) -> int:
     """The step a state file was written at."""
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as state:
-        return int(state.metadata()["step"])
+    return int(metadata_of(path)["step"])
 
 
 def _merge_kinds(by_kind: Tensor) -> dict[str, float]:
     """Mean per name of kind; two canvases may be of one kind."""
     merged: dict[str, list[float]] = {}
-    for name, value in zip(KINDS, by_kind.tolist(), strict=True):
-        merged.setdefault(name, []).append(value)
+    for name, value in zip(KINDS, by_kind, strict=True):
+        merged.setdefault(name, []).append(float(value))
     return {name: sum(values) / len(values) for name, values in merged.items()}
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -20,6 +19,7 @@ from agentloop.errors import ModelError
 from agentloop.model.config import ModelConfig
 from agentloop.model.noise import KINDS, add_noise
 from agentloop.model.prompts import render_chat
+from agentloop.model.tensors import from_array
 
 CANVAS_LENGTHS = (16, 32, 48, 64, 96, 128)
 
@@ -64,7 +64,7 @@ class Batch:
     @property
     def num_tokens(self) -> int:
         """Positions processed: prompts once, canvases once."""
-        return int(torch.isfinite(self.prompt_bias).sum()) + self.canvas.numel()
+        return int(self.prompt_bias.isfinite().sum()) + self.canvas.numel()
 
 
 def structure_of(text: str) -> NDArray[np.bool_]:
@@ -180,10 +180,10 @@ def make_batch(rows: list[Row], config: ModelConfig, rng: np.random.Generator) -
         targets[b], weights[b] = clean, noisy.weights
     ends = np.array([[len(row.prompt) - 1] for row in rows])
     return Batch(
-        torch.from_numpy(prompt),
-        torch.from_numpy(bias),
-        torch.from_numpy(canvas),
-        torch.from_numpy(ends + np.arange(1 + L)),
-        torch.from_numpy(targets),
-        torch.from_numpy(weights),
+        from_array(prompt),
+        from_array(bias),
+        from_array(canvas),
+        from_array(ends + np.arange(1 + L)),
+        from_array(targets),
+        from_array(weights),
     )

@@ -30,7 +30,8 @@ def test_importing_agentloop_is_light() -> None:
     """`import agentloop` loads neither torch nor faiss nor transformers."""
     code = (
         "import sys, agentloop, agentloop.retrieval\n"
-        "print(sorted({'torch', 'faiss', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
+        "heavy = {'torch', 'faiss', 'transformers', 'sentence_transformers'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -43,7 +43,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--effort", choices=list(EFFORTS), default="medium")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--show", type=int, default=0, help="print so many predictions of each task")
+    parser.add_argument(
+        "--show", type=int, default=0, help="print so many predictions of each task"
+    )
     parser.add_argument("--out", type=Path, default=Path("training/evaluation.json"))
     return parser.parse_args()
 

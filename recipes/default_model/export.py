@@ -11,11 +11,11 @@ import json
 from pathlib import Path
 
 from rich.console import Console
-from safetensors.torch import load_file
 
 from agentloop.model.base_weights import base_folder
 from agentloop.model.checkpoint import load_network
 from agentloop.model.default_weights import FOLDER, save_delta, trained_parts
+from agentloop.model.tensors import load_tensors
 from agentloop.model.training import read_step
 
 CONSOLE = Console()
@@ -33,7 +33,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     state = options.run / "state.safetensors"
-    tensors = load_file(state)
+    tensors = load_tensors(state)
     base = trained_parts(load_network(base_folder(CONSOLE.print)))
     trained = {name: tensors[f"{options.weights}.{name}"] for name in base}
     step = read_step(state)

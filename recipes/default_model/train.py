@@ -3,8 +3,9 @@
     python recipes/default_model/train.py --hours 2
     python recipes/default_model/train.py --cooldown 300     # anneal, then stop: weights to ship
 
-Reads `train.jsonl` and `dev_*.jsonl` that prepare.py wrote. Everything is kept in `--out`: the state
-(written every few minutes and at the end), `log.jsonl` with a line per step, and held-out losses.
+Reads `train.jsonl` and `dev_*.jsonl` that prepare.py wrote. Everything is kept in `--out`: the
+state (written every few minutes and at the end), `log.jsonl` with a line per step, and held-out
+losses.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -19,6 +19,7 @@ from transformers import (
 
 from agentloop.model.checkpoint import load_network
 from agentloop.model.network import PackedRow, Transformer
+from agentloop.model.tensors import from_array, random_normal, save_tensors
 
 SIZES: dict[str, Any] = {
     "vocab_size": 97,
@@ -36,16 +37,17 @@ TOLERANCE = 1e-4
 
 def reference(family: str) -> Any:
     """A tiny random model of a family, norms and biases random too."""
-    torch.manual_seed(sum(map(ord, family)))
-    models = {
+    models: dict[str, Any] = {
         "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=True)),
         "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=False)),
         "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=16)),
     }
-    model = models[family]().eval()
+    model: Any = models[family]()
+    model.eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
+        for number, parameter in enumerate(model.parameters()):
+            noise = random_normal(tuple(parameter.shape), number, std=0.15)
+            parameter.copy_(noise + (1.0 if parameter.dim() == 1 else 0.0))
     return model
 
 
@@ -61,12 +63,13 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Transform
         for name, tensor in model.state_dict().items()
         if not (tied and name == "lm_head.weight")
     }
-    save_file(tensors, tmp_path / "model.safetensors")
+    save_tensors(tensors, tmp_path / "model.safetensors")
     return model, load_network(tmp_path, torch.float32)
 
 
 def ids(length: int, seed: int = 0) -> torch.Tensor:
-    return torch.randint(0, SIZES["vocab_size"], (1, length), generator=torch.manual_seed(seed))
+    draws = np.random.default_rng(seed).integers(0, SIZES["vocab_size"], (1, length))
+    return from_array(draws)
 
 
 @torch.no_grad()
@@ -108,7 +111,7 @@ def test_packed_canvases_agree_with_single_ones(pair: tuple[Any, Transformer]) -
         positions = torch.arange(prompt.shape[1], prompt.shape[1] + canvas.shape[1])
         alone.append(ours.refine(ours.embed_tokens(canvas)[:, None], positions, keys)[0, 0])
         rows.append(PackedRow(len(places), len(places) + canvas.shape[1], keys))
-        places += positions.tolist()
+        places += map(int, positions)
     embedded = ours.embed_tokens(torch.cat([canvas[0] for _, canvas in cases]))
     together = ours.refine_packed(embedded, torch.tensor(places), rows)
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)

@@ -7,12 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 
 from agentloop.errors import CheckpointError
 from agentloop.model import default_weights
+from agentloop.model.base_weights import MASK_ID
 from agentloop.model.checkpoint import load_network, load_tokenizer, read_config
 from agentloop.model.quantize import GROUP, dequantize, quantize
+from agentloop.model.tensors import load_tensors, random_normal, save_tensors
 from agentloop.model.training import make_writer
 from tests.model.tiny import tiny_config, tiny_network, write_folder
 
@@ -33,14 +34,14 @@ def test_a_folder_loads_as_it_was_written(folder: Path) -> None:
 
 def change(folder: Path, **changes: torch.Tensor | None) -> None:
     path = folder / "model.safetensors"
-    tensors = load_file(path)
+    tensors = load_tensors(path)
     for name, tensor in changes.items():
         full = name.replace("__", ".")
         if tensor is None:
             del tensors[full]
         else:
             tensors[full] = tensor
-    save_file(tensors, path)
+    save_tensors(tensors, path)
 
 
 def test_missing_extra_and_misshapen_tensors_are_listed(folder: Path) -> None:
@@ -110,8 +111,7 @@ def test_rope_scaling_is_refused(folder: Path) -> None:
 @given(st.integers(0, 2**31), st.floats(1e-6, 1e3))
 def test_quantisation_errs_by_at_most_a_step(seed: int, size: float) -> None:
     """Every value comes back within the full range's step; zeros stay zero."""
-    torch.manual_seed(seed)
-    weight = torch.randn(6, 4 * GROUP) * size
+    weight = random_normal((6, 4 * GROUP), seed) * size
     weight[0] = 0
     back = dequantize(*quantize(weight))
     steps = weight.reshape(6, 4, GROUP).abs().amax(-1) / 7
@@ -139,13 +139,13 @@ def test_a_delta_round_trips(tmp_path: Path) -> None:
     for name, expected in names.items():
         got = default_weights.trained_parts(again)[name]
         assert (got - expected).abs().max() < 0.01, name
-    assert torch.equal(again.embed_tokens.weight[default_weights.MASK_ID], row)
+    assert torch.equal(again.embed_tokens.weight[MASK_ID], row)
 
 
 def test_a_delta_over_another_base_is_refused(tmp_path: Path) -> None:
     """The base's hash is checked before anything is added; an empty folder is explained."""
     with pytest.raises(CheckpointError, match="holds no canvas weights"):
         default_weights.check_format(tmp_path)
-    save_file({"x": torch.zeros(1)}, tmp_path / "a.safetensors", {"format": "other"})
+    save_tensors({"x": torch.zeros(1)}, tmp_path / "a.safetensors", {"format": "other"})
     with pytest.raises(CheckpointError, match="format 'other'"):
         default_weights.check_format(tmp_path)

@@ -1,4 +1,4 @@
-"""The engine: results do not depend on company, calls made at once share passes, cancelling works."""
+"""The engine: results do not depend on company, calls at once share passes, cancelling works."""
 
 import asyncio
 import json
@@ -233,7 +233,7 @@ def test_the_cache_keeps_to_its_budget() -> None:
 
 def test_wrong_arguments_are_named(lm: DiffusionLM) -> None:
     """Each wrong argument is refused with its name, value and what was expected."""
-    with pytest.raises(CanvasTooSmallError, match="at least .* tokens but the canvas has 3"):
+    with pytest.raises(CanvasTooSmallError, match=r"at least .* tokens but the canvas has 3"):
         lm.generate_sync("hi", constraint=JsonSchema(SCHEMA), max_tokens=3)
     with pytest.raises(ContextLengthError, match="context is 512"):
         lm.generate_sync("many words " * 300)

@@ -21,14 +21,14 @@ def rows(count: int = 32) -> list[Row]:
     tokenizer = tiny_tokenizer()
     made: list[Row] = []
     for i in range(count):
-        answer = tokenizer.encode('{"name":"%d"}' % (i % 5)).ids
+        answer = tokenizer.encode(f'{{"name":"{i % 5}"}}').ids
         prompt = tokenizer.encode(f"say {i % 5} in the end {'x' * (i % 7)}").ids
         made.append(Row(prompt, answer, [False] * len(answer), "test"))
     return made
 
 
-def trainer(folder: Path, **changes: float) -> Trainer:
-    options = dataclasses.replace(OPTIONS, **changes)
+def trainer(folder: Path, warmup: int = OPTIONS.warmup) -> Trainer:
+    options = dataclasses.replace(OPTIONS, warmup=warmup)
     return Trainer(tiny_network(), rows(), folder, options)
 
 
@@ -69,7 +69,7 @@ def test_cooldown_ends_with_a_small_rate(tmp_path: Path) -> None:
 
 
 def test_noise_supervises_hidden_and_replaced_slots_only() -> None:
-    """Hidden slots of the answer weigh 1, a few ends of text a little, visible right ones mostly 0."""
+    """Hidden slots of the answer weigh 1, some ends of text a little, visible ones mostly 0."""
     rng = np.random.default_rng(0)
     length, L = 20, 48
     clean = np.concatenate([np.arange(100, 120), np.full(L - length, 2)])
@@ -128,7 +128,7 @@ def test_a_batch_places_the_anchor_before_the_canvas() -> None:
         assert (batch.canvas[b, :, 0] == row.prompt[-1]).all()
         assert int(batch.positions[b, 0]) == len(row.prompt) - 1
         assert int(torch.isfinite(batch.prompt_bias[b]).sum()) == len(row.prompt) - 1
-        assert batch.targets[b, 0, : len(row.answer)].tolist() == row.answer
+        assert [int(t) for t in batch.targets[b, 0, : len(row.answer)]] == row.answer
 
 
 def test_a_bad_row_is_named(tmp_path: Path) -> None:

@@ -1,22 +1,39 @@
-"""A tiny random model with a real byte-level tokenizer, for tests of everything around the weights."""
+"""A tiny random model with a real byte-level tokenizer, for tests of all but the weights."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from agentloop.model.config import ModelConfig
 from agentloop.model.network import Transformer
+from agentloop.model.tensors import random_normal, save_tensors
 
 if TYPE_CHECKING:
     from agentloop.model.lm import DiffusionLM
 
-MERGES = ["th", "he", "in", "er", "an", '":', '{"', '"}', '",', "00", "na", "me", "name", "tr", "ue", "true"]
+MERGES = [
+    "th",
+    "he",
+    "in",
+    "er",
+    "an",
+    '":',
+    '{"',
+    '"}',
+    '",',
+    "00",
+    "na",
+    "me",
+    "name",
+    "tr",
+    "ue",
+    "true",
+]
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|mask|>"]
 
 
@@ -29,11 +46,11 @@ def tiny_tokenizer() -> Tokenizer:
         cut = len(token) // 2
         merges.append((token[:cut], token[cut:]))
         vocab[token] = len(vocab)
-    tokenizer = Tokenizer(models.BPE(vocab, merges))
+    tokenizer: Any = Tokenizer(models.BPE(vocab, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL])
-    return tokenizer
+    return cast(Tokenizer, tokenizer)
 
 
 def tiny_config() -> ModelConfig:
@@ -55,12 +72,12 @@ def tiny_config() -> ModelConfig:
 
 def tiny_network(seed: int = 0, dtype: torch.dtype = torch.float32) -> Transformer:
     """Random weights, large enough that predictions are far from uniform."""
-    torch.manual_seed(seed)
     network = Transformer(tiny_config())
     with torch.no_grad():
-        for parameter in network.parameters():
+        for number, parameter in enumerate(network.parameters()):
             if parameter.dim() > 1:
-                parameter.normal_(std=0.3)
+                shape = tuple(parameter.shape)
+                parameter.copy_(random_normal(shape, 100 * seed + number, std=0.3))
     return network.to(dtype).eval().requires_grad_(False)
 
 
@@ -94,5 +111,5 @@ def write_folder(folder: Path, seed: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     tensors = {f"model.{name}": p.data.clone() for name, p in network.named_parameters()}
-    save_file(tensors, folder / "model.safetensors")
+    save_tensors(tensors, folder / "model.safetensors")
     (folder / "tokenizer.json").write_text(tiny_tokenizer().to_str())

@@ -1,0 +1,1 @@
+"""How the things that ship were made."""

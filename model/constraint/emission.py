@@ -33,7 +33,7 @@ MAX_KEPT_ARCS = 4_000_000
 """Arcs of pieces that an emitter keeps for later compilations before it starts afresh."""
 
 
-MAX_STEPS = 6_000
+MAX_STEPS = 4_000
 """Steps over items and properties that one compilation may take."""
 
 

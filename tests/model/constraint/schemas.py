@@ -116,8 +116,9 @@ def sample(dfa: Dfa, seed: int, length: int = 40) -> bytes:
 def distances(dfa: Dfa) -> list[int]:
     """Bytes from each state to the nearest accepting one, -1 where there is none."""
     before: list[list[int]] = [[] for _ in range(dfa.num_states)]
-    sources = np.repeat(np.arange(dfa.num_states), np.diff(dfa.offsets))
-    for source, target in zip(sources.tolist(), dfa.arc_targets.tolist(), strict=True):
+    sources: list[int] = np.repeat(np.arange(dfa.num_states), np.diff(dfa.offsets)).tolist()
+    targets: list[int] = dfa.arc_targets.tolist()
+    for source, target in zip(sources, targets, strict=True):
         before[target].append(source)
     found = [-1] * dfa.num_states
     level: list[int] = np.flatnonzero(dfa.accepting).tolist()

@@ -15,7 +15,8 @@ def nested(depth: int, keyword: str) -> Any:
     """A schema inside a keyword of a schema, and so on so many times."""
     schema: Any = {"type": "integer"}
     for _ in range(depth):
-        schema = {keyword: [schema, {}] if keyword == "allOf" else schema}
+        inner: Any = [schema, {}] if keyword == "allOf" else schema
+        schema = {keyword: inner}
     return schema
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -20,14 +21,15 @@ from tests.model.constraint.schemas import compact, instances, sample, schemas
 JUDGE = CompileOptions(extra_keys="allowed", max_depth=5)
 slow = settings(
     deadline=None,
-    max_examples=120,
+    max_examples=70,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
 
 def is_valid_for(reference: Draft202012Validator, value: Any) -> bool:
     """The reference's verdict."""
-    return next(reference.iter_errors(value), None) is None
+    check: Callable[[Any], bool] = reference.is_valid  # pyright: ignore  # an overload lacks types
+    return check(value)
 
 
 def automaton(schema: JsonSchema, options: CompileOptions) -> Dfa | None:

@@ -33,7 +33,7 @@ def spans(sources: list[str], unit: Unit, most: int | None = None) -> set[str]:
 
 
 @given(texts.filter(lambda sources: any(s.strip() for s in sources)), st.sampled_from(UNITS))
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 def test_exactly_the_spans_are_accepted(sources: list[str], unit: Unit) -> None:
     """Automaton and `accepts` hold the listed spans, and nothing else that is made of them."""
     quote = Quote(sources, unit)
@@ -70,7 +70,7 @@ def test_bounds_on_quotes(sources: list[str], most_units: int, most: int) -> Non
 
 
 @given(st.lists(st.text("ab", max_size=8), max_size=3))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_the_suffix_automaton_reads_runs_only(sources: list[str]) -> None:
     """From its start it reads every run of symbols of the texts, and no other."""
     automaton = SuffixAutomaton(sources)

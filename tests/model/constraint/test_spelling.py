@@ -49,7 +49,7 @@ def test_text_is_read_as_its_bytes(name: str, text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(b"a\x80\xbf\xc0\xc3\xe0\xed\xa0\xf0\x90\xf4\xff\xa9"), max_size=4))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_bytes_that_are_no_utf8_are_not_read(values: list[int]) -> None:
     """Overlong forms, surrogates and cut characters are outside of every language."""
     try:

@@ -15,6 +15,7 @@ import pytest
 
 from agentloop.errors import UnsupportedSchemaError
 from agentloop.model.constraint import CompileOptions, Dfa, EmptyConstraintError, JsonSchema
+from agentloop.model.constraint.json_types import is_list, is_object
 from agentloop.model.constraint.options import Formats
 
 SUITE = Path(__file__).resolve().parents[2] / "data" / "json_schema_suite"
@@ -23,10 +24,9 @@ BASELINE: dict[str, dict[str, int]] = json.loads((SUITE / "baseline.json").read_
 
 def depth(value: Any) -> int:
     """How deeply containers nest in a value."""
-    inner = (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    )
-    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+    if is_object(value):
+        return 1 + max(map(depth, value.values()), default=0)
+    return 1 + max(map(depth, value), default=0) if is_list(value) else 0
 
 
 def automaton(schema: JsonSchema, deepest: int) -> Dfa | None:

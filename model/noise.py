@@ -1,10 +1,11 @@
 """The masking process: which slots of a clean canvas are hidden or spoiled for one training row.
 
 A row is shown as several noisy canvases at once. Their kinds cover the states that sampling passes
-through: nothing committed, a committed beginning, and two complementary random halves, so that
-every slot is predicted about equally often. A few visible tokens are replaced by wrong ones and
-supervised, which teaches revision. Source of the uniform cross-entropy over masks: Sahoo et al.
-2024 (MDLM).
+through: nothing committed, a committed beginning (twice, early and late), and a random half. Slots
+far behind the last committed one weigh less: what they hold depends on lengths nobody knows yet, and
+the sampler commits near the beginning first. A few visible tokens are replaced by wrong ones and
+supervised, which teaches revision. Source of the uniform cross-entropy over masks: Sahoo et al. 2024
+(MDLM).
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 
-KINDS = ("all", "prefix", "half", "half")  # one canvas each
+KINDS = ("all", "prefix", "prefix", "half")  # one canvas each
 TAIL_WEIGHTED = 8  # slots after the first end of text that still count a little
 TAIL_WEIGHT = 0.1
+NEAR = 8  # slots behind the beginning that count fully; each further NEAR count half as much
+FAR_WEIGHT = 0.25  # and never less than this
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,22 @@ def add_noise(
     """
     L = len(clean)
     hidden = np.ones((len(KINDS), L), np.bool_)
-    start = int(rng.integers(0, length + 1))
-    hidden[1, :start] = False
-    hidden[1] &= rng.random(L) >= rng.choice([0.0, 0.15])  # a few islands further right
+    middle = length // 2
+    starts = (0, int(rng.integers(0, middle + 1)), int(rng.integers(middle, length + 1)))
+    for canvas, start in enumerate(starts):
+        hidden[canvas, :start] = False
+    for canvas in (1, 2):
+        hidden[canvas] &= rng.random(L) >= rng.choice([0.0, 0.15])  # islands further right
     if rng.random() < p_skeleton:
         hidden[1] &= ~structure
-    half = rng.random(L) < rng.uniform(0.25, 0.75)
-    hidden[2], hidden[3] = half, ~half
+    hidden[3] = rng.random(L) < rng.uniform(0.2, 0.8)
 
     slot_weight = np.zeros(L, np.float32)
     slot_weight[: length + 1] = 1.0
     slot_weight[length + 1 : length + 1 + TAIL_WEIGHTED] = TAIL_WEIGHT
     weights = np.where(hidden, slot_weight, 0.0).astype(np.float32)
+    for canvas, start in enumerate(starts):
+        weights[canvas] *= _by_distance(L, start)
 
     tokens = np.where(hidden, mask_id, clean[None])
     visible = ~hidden & (np.arange(L) < length)
@@ -81,6 +88,12 @@ def add_noise(
     kept = visible & ~corrupt & (rng.random(hidden.shape) < p_corrupt)
     weights[corrupt | kept] = 1.0  # equally many right ones: a token is no hint that it is wrong
     return NoisyCanvases(tokens, weights)
+
+
+def _by_distance(length: int, start: int) -> Floats:
+    """Weight (L,) of slots by their distance behind `start`."""
+    beyond = np.maximum(np.arange(length) - start - NEAR, 0)
+    return np.maximum(0.5 ** (beyond / NEAR), FAR_WEIGHT).astype(np.float32)
 
 
 def _wrong_tokens(

@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from agentloop.errors import ModelError
-from agentloop.model.noise import KINDS, TAIL_WEIGHT, TAIL_WEIGHTED, add_noise
+from agentloop.model.noise import (
+    FAR_WEIGHT,
+    KINDS,
+    NEAR,
+    TAIL_WEIGHT,
+    TAIL_WEIGHTED,
+    add_noise,
+)
 from agentloop.model.training import Trainer, TrainingOptions, held_out_loss
 from agentloop.model.training_data import Row, batch_order, make_batch, read_rows, structure_of
 from tests.model.tiny import tiny_network, tiny_tokenizer
@@ -69,27 +76,30 @@ def test_cooldown_ends_with_a_small_rate(tmp_path: Path) -> None:
 
 
 def test_noise_supervises_hidden_and_replaced_slots_only() -> None:
-    """Hidden slots of the answer weigh 1, some ends of text a little, visible ones mostly 0."""
+    """Hidden slots weigh up to 1, by distance; some ends of text a little, visible ones mostly 0."""
     rng = np.random.default_rng(0)
     length, L = 20, 48
     clean = np.concatenate([np.arange(100, 120), np.full(L - length, 2)])
-    complementary = 0
+    halves = 0
     for _ in range(200):
         noisy = add_noise(clean, length, np.zeros(L, bool), mask_id=9, vocab_size=500, rng=rng)
         hidden = noisy.tokens == 9
         assert hidden.shape == (len(KINDS), L)
         assert hidden[0].all()
-        assert (hidden[2] ^ hidden[3]).all()
-        complementary += int(hidden[2].sum())
+        halves += int(hidden[3].sum())
         wrong = ~hidden & (noisy.tokens != clean)
         assert (noisy.weights[wrong] == 1).all()
         assert not wrong[:, length:].any()
         answer = hidden & (np.arange(L) <= length)
-        assert (noisy.weights[answer] == 1).all()
+        assert (noisy.weights[answer] >= FAR_WEIGHT).all()
+        assert (noisy.weights[3][answer[3]] == 1).all()
+        assert (noisy.weights[0, : NEAR + 1] == 1).all()
+        assert noisy.weights[0, 2 * NEAR] == pytest.approx(0.5)
         tail = hidden & (np.arange(L) > length) & (np.arange(L) <= length + TAIL_WEIGHTED)
-        assert np.allclose(noisy.weights[tail], TAIL_WEIGHT)
+        assert (noisy.weights[tail] <= TAIL_WEIGHT + 1e-6).all()
+        assert (noisy.weights[tail] > 0).all()
         assert (noisy.weights[:, length + 1 + TAIL_WEIGHTED :] == 0).all()
-    assert 0.4 < complementary / (200 * L) < 0.6
+    assert 0.4 < halves / (200 * L) < 0.6
 
 
 def test_skeleton_rows_show_structure() -> None:

@@ -2,10 +2,10 @@
 
 A row is shown as several noisy canvases at once. Their kinds cover the states that sampling passes
 through: nothing committed, a committed beginning (twice, early and late), and a random half. Slots
-far behind the last committed one weigh less: what they hold depends on lengths nobody knows yet, and
-the sampler commits near the beginning first. A few visible tokens are replaced by wrong ones and
-supervised, which teaches revision. Source of the uniform cross-entropy over masks: Sahoo et al. 2024
-(MDLM).
+far behind the last committed one weigh less: what they hold depends on lengths nobody knows yet,
+and the sampler commits near the beginning first. A few visible tokens are replaced by wrong ones
+and supervised, which teaches revision. Source of the uniform cross-entropy over masks: Sahoo et
+al. 2024 (MDLM).
 """
 
 from __future__ import annotations

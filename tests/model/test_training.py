@@ -76,7 +76,7 @@ def test_cooldown_ends_with_a_small_rate(tmp_path: Path) -> None:
 
 
 def test_noise_supervises_hidden_and_replaced_slots_only() -> None:
-    """Hidden slots weigh up to 1, by distance; some ends of text a little, visible ones mostly 0."""
+    """Hidden slots weigh up to 1, by distance; some ends of text a little, right ones mostly 0."""
     rng = np.random.default_rng(0)
     length, L = 20, 48
     clean = np.concatenate([np.arange(100, 120), np.full(L - length, 2)])

@@ -34,7 +34,7 @@ from agentloop.model.constraint.finite import MAX_VALUES, finite_values
 from agentloop.model.constraint.formats import FORMATS
 from agentloop.model.constraint.json_types import is_list
 from agentloop.model.constraint.literals import OBJECT, TYPES, equal_to, one_of_values
-from agentloop.model.constraint.numerals import Bounds, multiples
+from agentloop.model.constraint.numerals import MAX_REMAINDERS, Bounds, multiples
 from agentloop.model.constraint.object_assertions import (
     KeysAre,
     Required,
@@ -329,11 +329,26 @@ def dependencies(scope: Scope) -> Expr:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(("$ref", "$dynamicRef", "$recursiveRef"), reference),
+    Rule(
+        ("$ref", "$dynamicRef", "$recursiveRef"),
+        reference,
+        "bounded",
+        "recursion to `max_depth`; within the document, `$id`, `$anchor` and pointers included",
+    ),
     Rule(("type",), of_type),
-    Rule(("properties", "patternProperties", "additionalProperties"), object_shape),
+    Rule(
+        ("properties", "patternProperties", "additionalProperties"),
+        object_shape,
+        "bounded",
+        "known keys in the schema's order; other keys where they are asked for",
+    ),
     Rule(("required",), object_required),
-    Rule(("minProperties", "maxProperties"), object_size),
+    Rule(
+        ("minProperties", "maxProperties"),
+        object_size,
+        "bounded",
+        "at most one key that no schema names; upper bounds to `max_counted_items`",
+    ),
     Rule(
         ("unevaluatedProperties",),
         unevaluated_properties,
@@ -343,7 +358,12 @@ RULES: tuple[Rule, ...] = (
     Rule(("propertyNames",), property_names, first_draft=6),
     Rule(("dependentRequired", "dependentSchemas", "dependencies"), dependencies),
     Rule(("prefixItems", "items", "additionalItems"), array_items),
-    Rule(("minItems", "maxItems"), array_size),
+    Rule(
+        ("minItems", "maxItems"),
+        array_size,
+        "bounded",
+        "upper bounds to `max_counted_items`",
+    ),
     Rule(
         ("uniqueItems",),
         unique_items,
@@ -357,11 +377,24 @@ RULES: tuple[Rule, ...] = (
         first_draft=2019,
     ),
     Rule(("contains", "minContains", "maxContains"), array_contains, first_draft=6),
-    Rule(("minLength", "maxLength"), string_length),
-    Rule(("pattern",), string_pattern),
+    Rule(
+        ("minLength", "maxLength"),
+        string_length,
+        "bounded",
+        "in code points; upper bounds to `max_counted_length`",
+    ),
+    Rule(("pattern",), string_pattern, note="an ECMA-262 subset, as a search"),
     Rule(("format",), string_format, "bounded", "the known formats; others are remarks"),
-    Rule(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), number_bounds),
-    Rule(("multipleOf",), multiple_of),
+    Rule(
+        ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        number_bounds,
+        note="in decimal arithmetic",
+    ),
+    Rule(
+        ("multipleOf",),
+        multiple_of,
+        note=f"in decimal arithmetic; refused above {MAX_REMAINDERS:,} units of the last place",
+    ),
     Rule(("enum", "const"), enumeration),
     Rule(("allOf",), all_of),
     Rule(("anyOf",), any_of),

@@ -116,7 +116,7 @@ class Chunker:
         self, text: str, start: int, end: int, block: Block, tokens: int, is_torn: bool = False
     ) -> Iterator[_Unit]:
         """The span itself where it fits, else runs of its words, else of its characters."""
-        if tokens <= self.max_tokens:
+        if tokens <= self.max_tokens or end - start == 1:
             yield _Unit(start, end, tokens, block, is_torn)
             return
         words = [match.span() for match in _WORD.finditer(text, start, end)]
@@ -125,7 +125,7 @@ class Chunker:
             halves = [(start, middle), (middle, end)]
             for (s, e), n in zip(halves, self._count(text, halves), strict=True):
                 torn = is_torn or s == middle
-                yield from self._fitting(text, s, e, block, n if e - s > 1 else 0, torn)
+                yield from self._fitting(text, s, e, block, n, torn)
             return
         counts = self._count(text, words)
         first, total = 0, 0

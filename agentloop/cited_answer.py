@@ -140,7 +140,8 @@ class CitedAnswer:
             if not self.is_required:
                 yield ord("n"), ("null", 0, 1)
             for i, spelt in enumerate(self._spelt):
-                yield from ((ord('"'), ("start", i, start)) for start in spelt.starts)
+                for start in spelt.starts:
+                    yield ord('"'), ("start", i, start)
             return
         text = (
             self._spelt[number].spelling if part in ("start", "answer", "quote") else _PARTS[part]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from agentloop.model.lm import DiffusionLM, Draft
 
 MASK = "░"
-BAR_LENGTH = 20
+_LEAST = -12.0  # log10 of a probability that is drawn as nothing
 _LEVELS = "▁▂▃▄▅▆▇█"
 _NEW = "new"
 _STYLES = {
@@ -92,10 +93,10 @@ def _schema_form(path: Path) -> Form:
         raise ConstraintError(
             f"{path}:{error.lineno}:{error.colno} is not JSON: {error.msg}"
         ) from error
-    if not isinstance(schema, dict | bool):
+    if type(schema) not in (dict, bool):
         raise ConstraintError(f"{path} holds {type(schema).__name__}, expected a JSON schema")
     constraint = JsonSchema(schema)
-    hint = f"Answer as JSON: {type_of(schema)}" if isinstance(schema, dict) else ""
+    hint = "" if isinstance(schema, bool) else f"Answer as JSON: {type_of(schema)}"
     return Form(constraint, hint)
 
 
@@ -137,7 +138,8 @@ class CanvasView:
         self.p_valid.append(draft.p_valid)
         canvas = self._canvas(draft)
         self._marks = draft.marks
-        panel = Panel(canvas, title=self.title, title_align="left", border_style="dim")
+        title = Text(self.title)
+        panel = Panel(canvas, title=title, title_align="left", border_style="dim")
         return Group(panel, self._status(draft), _legend())
 
     def _canvas(self, draft: Draft) -> Text:
@@ -150,28 +152,24 @@ class CanvasView:
 
     def _status(self, draft: Draft) -> Text:
         done = sum(mark != "masked" for mark in draft.marks)
-        filled = round(draft.p_valid * BAR_LENGTH)
         spent = milliseconds(time.perf_counter() - self._began)
         return Text.assemble(
             (f" step {draft.step:<3}", "bold"),
-            f" {done:>3}/{len(draft.marks)} slots   P(valid) ",
-            ("━" * filled, "green"),
-            ("━" * (BAR_LENGTH - filled), "dim"),
-            f" {draft.p_valid:8.2g}  ",
+            f" {done:>3}/{len(draft.marks)} slots   P(valid) {draft.p_valid:.2g}  ",
             (sparkline(self.p_valid), "cyan"),
             (f"  {spent}", "dim"),
         )
 
 
-def sparkline(values: Sequence[float]) -> str:
-    """Probabilities as bars, one character each.
+def sparkline(probabilities: Sequence[float]) -> str:
+    """Probabilities as bars on a scale of logarithms, from 1e-12 to 1, one character each.
 
     Example:
-        >>> sparkline([0.0, 0.5, 1.0])
+        >>> sparkline([0.0, 1e-6, 1.0])
         '▁▅█'
     """
-    top = len(_LEVELS) - 1
-    return "".join(_LEVELS[min(top, int(value * top + 0.5))] for value in values)
+    shares = (1 - math.log10(max(p, 10**_LEAST)) / _LEAST for p in probabilities)
+    return "".join(_LEVELS[round(share * (len(_LEVELS) - 1) + 0.01)] for share in shares)
 
 
 def _legend() -> Text:

@@ -23,7 +23,7 @@ sentence_lists = st.lists(
 
 def language(sentences: list[str], *, is_required: bool) -> set[str]:
     """Every text that may be answered, listed word by word."""
-    texts = set() if is_required else {reading_answer(None, [])}
+    texts = set[str]() if is_required else {reading_answer(None, [])}
     for sentence in sentences:
         words = list(WORDS.finditer(sentence))
         for i, first in enumerate(words):

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save_file
+import typer.main
 
 from agentloop.__main__ import main
+from agentloop.cli import app
+from agentloop.model.checkpoint import read_tensors
+from agentloop.model.tensors import save_tensors
 from tests.model.tiny import write_folder
 
 DOCUMENTS = {
@@ -103,6 +106,19 @@ def test_help_is_quick_and_has_examples(run: Run) -> None:
         ran = run(command, "--help")
         assert ran.code == 0
         assert f"agentloop {command}" in ran.out.split("Examples")[1]
+
+
+def test_the_documentation_names_every_command_and_option() -> None:
+    """docs/cli.md has a section for each command, and each option stands there or above."""
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    shared, *sections = page.split("\n## ")
+    told = {text.split()[1].strip("`"): text for text in sections}
+    commands: Any = typer.main.get_command(app)
+    assert list(told) == list(commands.commands)
+    for name, command in commands.commands.items():
+        for option in command.params:
+            flag = next((o for o in option.opts if o.startswith("--")), None)
+            assert flag is None or f"`{flag}" in told[name] + shared, (name, flag)
 
 
 def test_importing_the_command_loads_no_model_library() -> None:
@@ -290,10 +306,10 @@ def test_models_that_are_damaged(run: Run, tools: Path, tmp_path: Path) -> None:
     assert_refused(run(*arguments, "gone"), "'gone' is neither 'default' nor a folder")
     folder = tmp_path / "damaged"
     write_folder(folder)
-    tensors = load_file(folder / "model.safetensors")
+    tensors = dict(read_tensors(folder))
     some = next(iter(tensors))
     less = {name: tensor for name, tensor in tensors.items() if name != some}
-    save_file(less, folder / "model.safetensors")
+    save_tensors(less, folder / "model.safetensors")
     assert_refused(run(*arguments, str(folder)), some.removeprefix("model."))
-    save_file({**tensors, "model.more": tensors[some].clone()}, folder / "model.safetensors")
+    save_tensors({**tensors, "model.more": tensors[some].clone()}, folder / "model.safetensors")
     assert_refused(run(*arguments, str(folder)), "more")

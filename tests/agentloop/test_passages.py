@@ -65,9 +65,7 @@ def test_sentences_lie_in_order_and_hold_words(text: str) -> None:
 
 def test_marks_of_layout_are_not_shown() -> None:
     """Headings are left out; list, quote and table marks are cut off; lines are joined."""
-    text = (
-        "# Chile\n\nIt is\nlong. It has\n\n- copper\n* wine\n1. salt\n> view\n| a | b |\n|-|-|\n"
-    )
+    text = "# Chile\n\nIt is\nlong. It has\n\n- copper\n* wine\n1. salt\n> view\n| a | b |\n|-|-|\n"
     shown = [sentence.text for sentence in split(hit(text))]
     assert shown == ["It is long.", "It has", "copper", "wine", "salt", "view", "a | b |"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 from pydantic import BaseModel
@@ -139,7 +140,10 @@ def test_an_empty_question_is_refused(index: Index) -> None:
 def test_a_changed_document_is_noticed(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sync between search and citation is an error, not a wrong quote."""
     model = ScriptedModel([reading_answer("Lima", ["Its capital is Lima."])])
-    monkeypatch.setattr(Index, "text", lambda *_: "Something else that is quite as long as before.")
+    other = create_autospec(
+        Index.text, return_value="Something else, quite as long as it was before."
+    )
+    monkeypatch.setattr(Index, "text", other)
     with pytest.raises(RetrievalError, match=r"south/peru.txt was changed by a sync"):
         ask(index, model, "What is the capital of Perú?")
 

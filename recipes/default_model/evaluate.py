@@ -20,7 +20,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agentloop.model.constraint import List, Nullable, Object, Quote, ToolCalls
+from agentloop.cited_answer import CitedAnswer
+from agentloop.model.constraint import ToolCalls
+from agentloop.model.constraint.quote import split
 from agentloop.model.default_weights import FOLDER, load_default
 from agentloop.model.lm import DiffusionLM, Generation, ParsedConstraint
 from agentloop.model.sampler import EFFORTS, Effort
@@ -54,11 +56,8 @@ def constraint_of(row: Row) -> ParsedConstraint:
     """What the answer to a row must satisfy."""
     if row["task"] == "call":
         return ToolCalls(row["tools"], min=0, max=1)
-    passages = row["passages"]
-    return Object(
-        answer=Nullable(Quote(passages, unit="words", max_units=24)),
-        quotes=List(Quote(passages, unit="sentences", max_units=1), min=0, max=1),
-    )
+    pieces = [piece for passage in row["passages"] for piece in split(passage, "sentences")]
+    return CitedAnswer(text for is_sentence, text in pieces if is_sentence)
 
 
 def read_rows(path: Path, limit: int) -> list[Row]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
@@ -153,6 +154,10 @@ class JsonConstraint(Constraint):
         return value
 
 
+_emission = threading.RLock()
+"""Emitters share their pieces between constraints, so one thread at a time may add to them."""
+
+
 @lru_cache(maxsize=8)
 def emitter_of(options: CompileOptions) -> Emitter:
     """The process's emitter for some options; it keeps the pieces it has built."""
@@ -163,7 +168,8 @@ def emitted(expr: Expr, options: CompileOptions) -> Fragment | None:
     """The fragment of a JSON value, under tighter options where it would be over the budget."""
     while True:
         try:
-            piece = emitter_of(options).root_piece(Asked(expr))
+            with _emission:
+                piece = emitter_of(options).root_piece(Asked(expr))
         except RecursionError:
             raise UnsupportedSchemaError("", "", "its references nest too deeply") from None
         except StateBudgetError as error:

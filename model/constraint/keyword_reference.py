@@ -14,15 +14,15 @@ from agentloop.model.constraint.rules import RULES, Rule
 _HEAD = """\
 # JSON Schema
 
-Drafts 4, 6, 7, 2019-09 and 2020-12 are read, by `$schema`; without it 2020-12, with the older spellings
-of `items`, `dependencies` and exclusive bounds understood. Nothing is fetched. Keywords that are not
-listed are remarks and change nothing.
+Drafts 4, 6, 7, 2019-09 and 2020-12 are read, by `$schema`; without it 2020-12, with the older
+spellings of `items`, `dependencies` and exclusive bounds understood. Nothing is fetched. Keywords
+that are not listed are remarks and change nothing.
 
 * **exact**: what is generated is exactly what is valid, up to the limits of
   [decision 0002](decisions/0002-what-is-valid-and-what-is-generated.md).
 * **bounded**: what is generated is valid, but some valid values are not generated.
-* Whatever cannot be represented is refused with `UnsupportedSchemaError`, which has the JSON pointer,
-  the keyword and the reason. Nothing is dropped silently.
+* Whatever cannot be represented is refused with `UnsupportedSchemaError`, which has the JSON
+  pointer, the keyword and the reason. Nothing is dropped silently.
 
 ## Keywords
 
@@ -36,8 +36,8 @@ _REFUSED = """
 * `$ref` to another document, `$dynamicRef` and `$recursiveRef` whose target depends on the path of
   evaluation, and references that lead back to themselves without a step into the value.
 * `uniqueItems` over items that cannot be listed.
-* Patterns with back references, look-behind, word boundaries, flags, look-ahead other than right after a
-  leading `^`, or a repeat bound over {max_repeat:,}.
+* Patterns with back references, look-behind, word boundaries, flags, look-ahead other than right
+  after a leading `^`, or a repeat bound over {max_repeat:,}.
 * Schemas that need more than `max_states` states even after the limits below are lowered.
 
 ## Limits

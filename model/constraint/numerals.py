@@ -23,6 +23,9 @@ MAX_REMAINDERS = 4_000
 MAX_DIGITS = 400
 """Longest plain spelling that is worth writing out; an exponent can hide thousands of zeros."""
 
+FLOAT_DIGITS = 15
+"""Digits up to which different decimals are different floats."""
+
 SYMBOLS: tuple[Ranges, ...] = (
     *(((0x30 + digit, 0x30 + digit),) for digit in range(10)),
     ((0x2D, 0x2D),),
@@ -253,13 +256,22 @@ def multiples(step: Decimal) -> CharDfa:
     return any_number() & explore((0, -1), read, is_multiple, SYMBOLS)
 
 
-@lru_cache(maxsize=64)
-def at_most_digits(num_fraction: int) -> CharDfa:
-    """Canonical numbers with at most so many digits after the point."""
+@lru_cache(maxsize=1)
+def read_exactly() -> CharDfa:
+    """Canonical numbers whose order survives reading them as floats.
 
-    def read(state: int, symbol: int) -> int | None:
+    Integers are read exactly by anyone. A fraction is kept to FLOAT_DIGITS digits: up to there
+    different decimals are different floats, in the same order.
+    """
+
+    def read(state: tuple[int, bool], symbol: int) -> tuple[int, bool] | None:
+        num_digits, has_point = state
+        if symbol == MINUS:
+            return state
         if symbol == POINT:
-            return 0 if state < 0 and num_fraction else None
-        return None if state >= num_fraction >= 0 and state >= 0 else state + (state >= 0)
+            return (num_digits, True) if num_digits < FLOAT_DIGITS else None
+        if num_digits == FLOAT_DIGITS:
+            return None if has_point else state
+        return num_digits + 1, has_point
 
-    return any_number() & explore(-1, read, lambda _: True, SYMBOLS)
+    return any_number() & explore((0, False), read, lambda _: True, SYMBOLS)

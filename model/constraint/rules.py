@@ -388,11 +388,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
         number_bounds,
-        note="in decimal arithmetic",
+        exactness="bounded",
+        note="in decimal arithmetic; fractions of at most 15 digits",
     ),
     Rule(
         ("multipleOf",),
         multiple_of,
+        exactness="bounded",
         note=f"in decimal arithmetic; refused above {MAX_REMAINDERS:,} units of the last place",
     ),
     Rule(("enum", "const"), enumeration),

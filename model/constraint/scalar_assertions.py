@@ -133,6 +133,17 @@ class Integral(ScalarAtom):
 
 
 @dataclass(frozen=True, eq=False)
+class ReadExactly(ScalarAtom):
+    """The number is compared as a float as it is as a decimal; for what is generated only."""
+
+    kind: ClassVar[Kind] = "number"
+
+    @override
+    def automaton(self) -> CharDfa:
+        return numerals.read_exactly()
+
+
+@dataclass(frozen=True, eq=False)
 class Within(ScalarAtom):
     """The number lies in an interval."""
 

@@ -30,6 +30,7 @@ from agentloop.model.constraint.expression import (
     conjunction,
     conjuncts,
     holds,
+    leaves,
     rewritten,
 )
 from agentloop.model.constraint.fragment import Fragment, of_words
@@ -37,7 +38,15 @@ from agentloop.model.constraint.machine import Asked, Outcome
 from agentloop.model.constraint.numerals import any_number
 from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Piece
-from agentloop.model.constraint.scalar_assertions import Length, Numbers, ScalarAtom, Words
+from agentloop.model.constraint.scalar_assertions import (
+    Length,
+    MultipleOf,
+    Numbers,
+    ReadExactly,
+    ScalarAtom,
+    Within,
+    Words,
+)
 from agentloop.model.constraint.spelling import escape, spell_out
 
 MAX_WORDS_STATES = 1_000_000
@@ -54,10 +63,11 @@ class OpaqueText(ScalarAtom):
 
 
 def bounded(asked: Asked, options: CompileOptions) -> Asked:
-    """What is asked of a string, without the length bounds that would only cost states.
+    """What is asked of a string or number, narrowed to what is worth generating.
 
     A bound that no text of `max_text_length` characters can break is dropped, which changes nothing
-    for such texts. Of what must hold, upper bounds above `max_counted_length` are lowered to it.
+    for such texts. Of what must hold, upper bounds above `max_counted_length` are lowered to it,
+    and numbers that are compared keep to as many digits as a validator's floats can tell apart.
     """
     cap = options.max_text_length
     must, goals = _without_vacuous(asked.must, cap), asked.goals
@@ -66,6 +76,8 @@ def bounded(asked: Asked, options: CompileOptions) -> Asked:
         if isinstance(part, Length) and part.hi is not None:
             part = Length(part.lo, max(part.lo, min(part.hi, options.max_counted_length)))
         parts.append(part)
+    if any(isinstance(leaf, Within | MultipleOf) for e in (must, *goals) for leaf in leaves(e)):
+        parts.append(ReadExactly())
     return Asked(conjunction(*parts), tuple(_without_vacuous(goal, cap) for goal in goals))
 
 

@@ -7,6 +7,7 @@ subschemas together.
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,7 @@ class Document:
         self._numbers: dict[tuple[str, int, str], int] = {}
         self._expanded: dict[int, Expr] = {}
         self._opening: set[int] = set()
+        self._lock = threading.RLock()  # documents are shared; `_opening` is one thread's path
         self._cyclic: set[int] | None = None
 
     @property
@@ -100,6 +102,13 @@ class Document:
 
     def expand(self, number: int) -> Expr:
         """The expression of a numbered subschema."""
+        found = self._expanded.get(number)
+        if found is not None:
+            return found
+        with self._lock:
+            return self._expand_once(number)
+
+    def _expand_once(self, number: int) -> Expr:
         found = self._expanded.get(number)
         if found is None:
             here = self.locations[number]

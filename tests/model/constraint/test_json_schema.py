@@ -273,6 +273,17 @@ def test_formats(name: str, yes: list[str], no: list[str]) -> None:
     assert all(lax.accepts(json.dumps(t)) for t in no)
 
 
+def test_generated_fractions_keep_their_order_as_floats() -> None:
+    """Where numbers are compared, a fraction has few enough digits for any reader's floats."""
+    schema = JsonSchema({"type": "number", "exclusiveMaximum": 1.5})
+    dfa = schema.automaton()
+    assert dfa.accepts(b"1.49999999999999")
+    assert not dfa.accepts(b"1.499999999999999999")
+    assert schema.accepts("1.499999999999999999")
+    assert dfa.accepts(b"-12345678901234567890")
+    assert JsonSchema({"type": "number"}).automaton().accepts(b"1.499999999999999999")
+
+
 def test_large_and_small_numbers_are_exact() -> None:
     """Bounds are compared as decimals, not as floats."""
     schema = JsonSchema({"type": "number", "minimum": 0.1, "exclusiveMaximum": 10**30})

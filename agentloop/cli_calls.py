@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agentloop.errors import ToolError
 from agentloop.model.prompts import Message, tool_messages
-from agentloop.terminal import counted, load_model, milliseconds, out, print_json
+from agentloop.terminal import counted, load_model, milliseconds, out, print_json, printable
 from agentloop.toolset import ToolSet
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def run_call(path: Path, asked: Requested, model: str, *, as_json: bool) -> None
 def shown_call(call: ToolCall) -> Text:
     """A call on one line: its name, and its arguments as JSON."""
     arguments = json.dumps(call.arguments, ensure_ascii=False)
-    return Text.assemble((call.name, "bold green"), " ", arguments)
+    return Text.assemble((call.name, "bold green"), " ", printable(arguments))
 
 
 def cost(called: Called) -> str:

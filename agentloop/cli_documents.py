@@ -24,6 +24,7 @@ from agentloop.terminal import (
     note,
     out,
     print_json,
+    printable,
 )
 
 MAX_PROBLEMS = 10
@@ -94,7 +95,9 @@ def _print_problems(report: SyncReport) -> None:
     for problem in report.problems[:MAX_PROBLEMS]:
         reason = problem.reason or problem.status
         out.print(
-            Text.assemble("  ", (problem.path, "yellow"), f"  {problem.status}: ", (reason, "dim"))
+            Text.assemble(
+                "  ", (printable(problem.path), "yellow"), f"  {problem.status}: ", (reason, "dim")
+            )
         )
     if len(report.problems) > MAX_PROBLEMS:
         more = len(report.problems) - MAX_PROBLEMS
@@ -154,25 +157,35 @@ def print_answer(found: Answer) -> None:
     if found.text is None:
         out.print("not in the documents", style="bold yellow")
         for passage in found.passages:
-            out.print(f"  read {passage.hit.path}:{passage.start}-{passage.end}", style="dim")
+            place = f"{printable(passage.hit.path)}:{passage.start}-{passage.end}"
+            out.print(f"  read {place}", style="dim")
     else:
-        out.print(Text(found.text, style="bold green"))
+        out.print(Text(printable(found.text), style="bold green"))
     for citation in found.citations:
-        out.print(cited(citation, found.span))
+        print_citation(citation, found.span)
     out.print(cost(found), style="dim")
 
 
-def cited(citation: Citation, span: Citation | None) -> Text:
-    """A citation with the answer in it marked."""
-    quote = Text(citation.quote)
+def print_citation(citation: Citation, span: Citation | None) -> None:
+    """A citation: on a terminal with the answer in it marked, else with the exact characters."""
+    if out.is_terminal:
+        out.print(_cited(citation, span))
+    else:
+        print(f"  “{citation.quote}”\n  {citation.place}{_more(citation)}", file=out.file)
+
+
+def _more(citation: Citation) -> str:
+    """Page and sections, where there are any."""
+    page = "" if citation.page is None else f"  page {citation.page}"
+    return page + (f"  {' > '.join(citation.headings)}" if citation.headings else "")
+
+
+def _cited(citation: Citation, span: Citation | None) -> Text:
+    quote = Text(printable(citation.quote))
     if span is not None and span.document_id == citation.document_id:
         quote.stylize("bold green", span.start - citation.start, span.end - citation.start)
-    where = Text(citation.place, style="cyan")
-    if citation.page is not None:
-        where.append(f"  page {citation.page}", style="dim")
-    if citation.headings:
-        where.append(f"  {' > '.join(citation.headings)}", style="dim")
-    return Text.assemble("  “", quote, "”\n  ", where)
+    place, more = printable(citation.place), printable(_more(citation))
+    return Text.assemble("  “", quote, "”\n  ", (place, "cyan"), (more, "dim"))
 
 
 def cost(found: Answer) -> str:

@@ -19,7 +19,7 @@ from rich.text import Text
 from agentloop.cli_calls import load_tools
 from agentloop.errors import ConstraintError
 from agentloop.model.prompts import Message, tool_messages, type_of
-from agentloop.terminal import counted, load_model, milliseconds, out
+from agentloop.terminal import counted, load_model, milliseconds, out, printable
 
 if TYPE_CHECKING:
     from agentloop.model.lm import DiffusionLM, Draft
@@ -88,7 +88,8 @@ def _schema_form(path: Path) -> Form:
     try:
         schema: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConstraintError(f"{path} cannot be read: {error}; give a JSON schema") from error
+        why = getattr(error, "strerror", None) or error
+        raise ConstraintError(f"{path} cannot be read: {why}; give a JSON schema") from error
     except json.JSONDecodeError as error:
         raise ConstraintError(
             f"{path}:{error.lineno}:{error.colno} is not JSON: {error.msg}"
@@ -147,7 +148,7 @@ class CanvasView:
         for slot, (piece, mark) in enumerate(zip(draft.pieces, draft.marks, strict=True)):
             was_masked = slot >= len(self._marks) or self._marks[slot] == "masked"
             kind = _NEW if mark == "committed" and was_masked else mark
-            canvas.append(MASK if mark == "masked" else piece, _STYLES[kind])
+            canvas.append(MASK if mark == "masked" else printable(piece), _STYLES[kind])
         return canvas
 
     def _status(self, draft: Draft) -> Text:
@@ -183,7 +184,7 @@ def run_watch(watched: Watched, model: str, *, delay_s: float) -> None:
         began = time.perf_counter()
         last = asyncio.run(_watch(lm, watched, delay_s))
     if not out.is_terminal:
-        out.print(last.text(MASK), markup=False)
+        print(last.text(MASK), file=out.file)
         return
     spent = milliseconds(time.perf_counter() - began)
     out.print(f" {counted(last.step, 'step')}, {spent} with the rests between", style="dim")

@@ -13,11 +13,11 @@ from rich.rule import Rule
 from rich.text import Text
 
 from agentloop.cli_calls import Called, Requested, choose_calls, load_tools, shown_call
-from agentloop.cli_documents import cached_index, cited, sync
+from agentloop.cli_documents import cached_index, print_citation, sync
 from agentloop.errors import RetrievalError
 from agentloop.rag import Answer, answer
 from agentloop.retrieval import Index
-from agentloop.terminal import counted, load_model, milliseconds, out, print_json
+from agentloop.terminal import counted, load_model, milliseconds, out, print_json, printable
 
 if TYPE_CHECKING:
     from agentloop.model.lm import DiffusionLM
@@ -106,9 +106,9 @@ def _print_documents(index: Index) -> None:
 def _print_found(found: Answer) -> None:
     out.print()
     out.print(Text.assemble(("? ", "bold cyan"), (found.question, "bold")))
-    out.print(Text.assemble("  ", (found.text or "", "bold green")))
+    out.print(Text.assemble("  ", (printable(found.text or ""), "bold green")))
     for citation in found.citations:
-        out.print(cited(citation, found.span))
+        print_citation(citation, found.span)
     _print_cost(found.num_steps, found.total_s)
 
 

@@ -31,8 +31,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from agentloop.model.lm import DiffusionLM
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(highlight=False, soft_wrap=True, stderr=True)
+out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
 
 _FULL = 0.98  # how far a bar of expected time goes before the work is really done
 _PATH_LENGTH = 36
@@ -46,7 +46,19 @@ def cache_folder() -> Path:
 
 def print_json(value: object) -> None:
     """A result as JSON on standard output, and nothing around it."""
-    out.print(json.dumps(value, ensure_ascii=False, indent=2), markup=False)
+    print(json.dumps(value, ensure_ascii=False, indent=2), file=out.file)
+
+
+def printable(text: str) -> str:
+    r"""A text of the same length without what would steer a terminal.
+
+    Example:
+        >>> printable("a\tb\x1b[2J")
+        'a b�[2J'
+    """
+    if all(char.isprintable() for char in text):
+        return text
+    return "".join(_shown(char) for char in text)
 
 
 def print_error(message: str) -> None:
@@ -148,6 +160,12 @@ def load_model(name_or_folder: str) -> DiffusionLM:
         from agentloop.model.lm import DiffusionLM  # brings torch, so only when needed
 
         return DiffusionLM.load(name_or_folder, report=report)
+
+
+def _shown(char: str) -> str:
+    if char.isprintable() or char == "\n":
+        return char
+    return " " if char.isspace() else "\ufffd"
 
 
 def _said() -> TextColumn:

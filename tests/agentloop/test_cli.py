@@ -203,6 +203,19 @@ def test_a_file_that_cannot_be_read_loses_nothing(run: Run, docs: Path) -> None:
     assert "2 files not searchable in full" in found.err
 
 
+def test_what_is_printed_of_a_citation_is_exact(run: Run, docs: Path) -> None:
+    """Tabs, brackets and colons of a document come through a pipe unchanged."""
+    text = "A [bold]zebra[/] is :smile: 3\tmetres  long.\r\n"
+    (docs / "odd [x].txt").write_bytes(text.encode())
+    assert run("index", str(docs), "--lexical").code == 0
+    arguments = ("ask", str(docs), "zebra", "--required", "-e", "instant")
+    (citation,) = run(*arguments, "--json").json["citations"]
+    assert citation["quote"] in text
+    shown = run(*arguments)
+    assert citation["quote"] in shown.out
+    assert f"odd [x].txt:{citation['start']}-{citation['end']}" in shown.out
+
+
 def test_folders_that_are_missing_or_empty(run: Run, tmp_path: Path) -> None:
     """Each is named, and no index is made of it."""
     (tmp_path / "empty").mkdir()

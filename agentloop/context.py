@@ -153,11 +153,6 @@ async def make_call(call: Call[T]) -> T:
         place.finish()
 
 
-async def keyed(kind: str, name: str, request: object, make: Callable[[], Awaitable[T]]) -> T:
-    """`make_call` for a result that is JSON data as it is. For a model's answer, use `generate`."""
-    return await make_call(Call(kind, name, request, make))
-
-
 def idempotency_key() -> str:
     """Inside a tool: the same text on every try of the same call, another for any other call.
 

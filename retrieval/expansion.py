@@ -34,7 +34,7 @@ class Expansion:
     num_seeds: int = 5
     num_documents: int = 200
     num_chunks: int = 4
-    link_weight: float = 0.75
+    link_weight: float = 0.6
 
 
 @dataclass(slots=True)

@@ -293,6 +293,18 @@ class Index:
                 embedder=snapshot.meta("embedder"),
             )
 
+    def compact(self, wait_s: float = 0.0) -> None:
+        """Give the space of removed documents back; needs as much again while it runs.
+
+        Args:
+            wait_s: How long to wait for another writer, in seconds.
+
+        Raises:
+            RetrievalError: Another process is writing.
+        """
+        with self._store.writer(wait_s) as writer:
+            writer.compact()
+
     def fsck(self) -> FsckReport:
         """Examine every row of the index against every other; changes nothing."""
         return examine(self._store)

@@ -222,6 +222,13 @@ class Writer:
             if self._connection.total_changes != before:
                 self.set_meta(written_ns=str(time.time_ns()))  # its commit syncs all before it
 
+    def compact(self) -> None:
+        """Give the space of what was removed back to the file system."""
+        with self.transaction(changes_content=False) as connection:
+            connection.execute("INSERT INTO postings (postings) VALUES ('optimize')")
+        self._connection.execute("VACUUM")
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def file_states(self, source: str) -> dict[str, FileState]:
         """Every file known of a source, by path."""
         rows = self._connection.execute(

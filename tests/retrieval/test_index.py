@@ -466,6 +466,22 @@ def test_names_that_no_index_can_store_are_reported(index: Index, docs: Path) ->
     assert report.num_files == 2
 
 
+def test_compacting_shrinks_the_file_and_changes_no_answer(index: Index, docs: Path) -> None:
+    """Requirement 20: after many changes the index is as small as one made anew."""
+    filler = " ".join(f"word{at}" for at in range(400))
+    for version in range(6):
+        write(docs, **{f"n{at}_txt": f"signal {at} {version} {filler}" for at in range(12)})
+        index.sync(docs)
+    for at in range(2, 12):
+        (docs / f"n{at}.txt").unlink()
+    index.sync(docs)
+    before, size = index.search("signal", 9), index.stats().num_bytes
+    index.compact()
+    assert index.search("signal", 9) == before
+    assert index.stats().num_bytes < size / 2
+    assert index.fsck().ok
+
+
 def test_reports_do_not_depend_on_listing_order(tmp_path: Path, docs: Path) -> None:
     """Two indexes over copies of a folder are alike, ids of documents included."""
     write(docs, b_md=BIRDS, a_md=SHIPS, c__d_md=BIRDS)

@@ -20,7 +20,7 @@ from agentloop.steps import BothStep, EachStep, NodeStep, SubGraph, step_name
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A function to call with a draft."""
+    """A function to call with a draft; `choices` are what it may return to its route."""
 
     name: str
     call: Callable[..., Any]
@@ -28,6 +28,7 @@ class Leaf:
     timeout_s: float | None = None
     num_retries: int = 0
     on_error: Leaf | Literal["raise", "skip"] = "raise"
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +114,24 @@ def is_async(call: Callable[..., Any]) -> bool:
     )
 
 
-def make_leaf(step: object) -> Leaf:
+def make_leaf(step: object, choices: tuple[str, ...] = ()) -> Leaf:
     """A function or node, inspected."""
     if isinstance(step, NodeStep):
-        call = step.call
-        on_error = make_leaf(step.on_error) if callable(step.on_error) else step.on_error
-        return Leaf(step.name, call, is_async(call), step.timeout_s, step.num_retries, on_error)
+        handler = step.on_error
+        return Leaf(
+            step.name,
+            step.call,
+            is_async(step.call),
+            step.timeout_s,
+            step.num_retries,
+            make_leaf(handler, choices) if callable(handler) else handler,
+            choices,
+        )
     assert callable(step), "the rules let only functions through"
-    return Leaf(step_name(step), step, is_async(step))
+    return Leaf(step_name(step), step, is_async(step), choices=choices)
 
 
-def make_op(step: object, spec: StateSpec[Any]) -> Op:
+def make_op(step: object, spec: StateSpec[Any], choices: tuple[str, ...] = ()) -> Op:
     """One step, made ready to run."""
     if isinstance(step, EachStep):
         body = straight_flow(step.name, step.body, spec)
@@ -138,7 +146,7 @@ def make_op(step: object, spec: StateSpec[Any]) -> Op:
         names = [op.name for flow in flows for op in flow.ops]
         return BothOp(step.name, flows, is_numbered=len(set(names)) < len(names))
     if not isinstance(step, SubGraph):
-        return make_leaf(step)
+        return make_leaf(step, choices)
     flow: Flow = step.flow
     states = None if flow.spec is spec else sub_states(spec, flow.spec)
     return SubOp(step.name, flow, states)
@@ -168,6 +176,9 @@ def compile_flow(definition: Definition) -> Flow:
         )
         return Arc(numbers[target], target, resets)
 
+    def choices(name: str) -> tuple[str, ...]:
+        return definition.routes[name].targets if name in definition.routes else ()
+
     def leave(name: str) -> Arc | Table:
         route = definition.routes.get(name)
         if route is None:
@@ -181,7 +192,7 @@ def compile_flow(definition: Definition) -> Flow:
     return Flow(
         definition.name,
         definition.spec,
-        [make_op(step, definition.spec) for step in definition.steps.values()],
+        [make_op(step, definition.spec, choices(name)) for name, step in definition.steps.items()],
         [leave(name) for name in definition.steps],
         numbers[definition.edges["START"]],
     )

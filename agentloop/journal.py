@@ -122,7 +122,10 @@ class Journal:
             return None
         entry = self._parse(path, "patch", data)
         self.num_replayed += 1
-        return self.decode_patch(spec, entry.get("patch"), path), entry.get("choice")
+        choice = entry.get("choice")
+        if not isinstance(choice, str | None):
+            raise JournalError(f"run {self.run!r} has a damaged row at {path}: a choice is a name")
+        return self.decode_patch(spec, entry.get("patch"), path), choice
 
     def record_patch(self, path: str, patch: Mapping[str, Any], choice: object) -> None:
         """Record that a node is through."""

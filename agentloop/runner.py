@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from time import perf_counter
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -116,6 +116,7 @@ class Run:
                 self.emit(path, "call.replay", recorded[0])
                 return cast(T, recorded[0])
             if call.effect != "none":
+                self._check_calls(path, call)
                 if call.effect == "once" and journal.has_intent(path):
                     answer = await self._interrupted(place, path, call)
                     if answer is not None:
@@ -129,16 +130,10 @@ class Run:
         return result
 
     async def _make(self, path: str, call: Call[T]) -> T:
+        self._check_calls(path, call)
         self.num_calls += 1
-        if self._max_calls is not None and self.num_calls > self._max_calls:
-            self._is_over = True
-            raise LimitError(
-                f"run {self.name!r} reached its limit of {self._max_calls} calls before {path} "
-                f"({call.kind} {call.name}); raise max_calls, or bound what asks so often"
-            )
-        self.emit(
-            path, "call.start", {"kind": call.kind, "name": call.name, "request": call.request}
-        )
+        asked = {"kind": call.kind, "name": call.name, "request": call.request}
+        self.emit(path, "call.start", asked)
         outer = key.set(f"{self.name}/{path}")
         try:
             result = await call.make()
@@ -149,6 +144,14 @@ class Run:
             key.reset(outer)
         self.emit(path, "call.end", result)
         return result
+
+    def _check_calls(self, path: str, call: Call[Any]) -> None:
+        if self._max_calls is not None and self.num_calls >= self._max_calls:
+            self._is_over = True
+            raise LimitError(
+                f"run {self.name!r} reached its limit of {self._max_calls} calls before {path} "
+                f"({call.kind} {call.name}); raise max_calls, or bound what asks so often"
+            )
 
     async def ask(self, place: Here, path: str, call: Call[T]) -> T:
         """The answer to a question, or the end of the node until there is one.
@@ -313,6 +316,8 @@ class Run:
                 choice = await leaf.call(draft, *arguments)
             else:
                 choice = await _call(leaf, draft, arguments)
+            if choice is not None or leaf.choices:
+                check_choice(leaf.name, leaf.choices, choice)
         except Suspended:
             close_draft(draft)
             raise
@@ -325,6 +330,24 @@ class Run:
         patch = close_draft(draft)
         self.commit(path, patch, choice, started, leaf)
         return patch, choice
+
+
+def check_choice(name: str, choices: Collection[str], choice: object) -> None:
+    """Check what a node returned.
+
+    Raises:
+        GraphError: It is not one of the choices, or something where there are none.
+    """
+    if choices and choice not in choices:
+        raise GraphError(
+            f"node {name!r} returned {shorten(choice)}, which is none of its targets; "
+            f"return one of {', '.join(choices)}"
+        )
+    if not choices and choice is not None:
+        raise GraphError(
+            f"node {name!r} returned {shorten(choice)}, but nothing routes on it; assign results "
+            f"to the state, or return a Literal and add g.route({name}, ...)"
+        )
 
 
 async def _call(leaf: Leaf, draft: object, arguments: tuple[object, ...]) -> object:

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeAlias
 
-from agentloop.drafts import close_draft, shorten
+from agentloop.drafts import close_draft
 from agentloop.errors import GraphError, LimitError
 from agentloop.flow import Arc, BothOp, EachOp, Flow, Leaf, SubOp, Table
-from agentloop.runner import Patch, Run, Suspended
+from agentloop.runner import Patch, Run, Suspended, check_choice
 from agentloop.state import StateSpec
 
 Work: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
@@ -79,8 +79,6 @@ async def walk(run: Run, flow: Flow, branch: Branch) -> None:
         exit_ = exits[index]
         if type(exit_) is Arc:
             arc = exit_
-            if choice is not None:
-                _refuse_choice(op.name, choice)
         else:
             assert isinstance(exit_, Table)
             arc = _choose(run, branch, path, index, exit_, choice)
@@ -89,22 +87,11 @@ async def walk(run: Run, flow: Flow, branch: Branch) -> None:
         index = arc.target
 
 
-def _refuse_choice(name: str, choice: object) -> None:
-    raise GraphError(
-        f"node {name!r} returned {shorten(choice)}, but nothing routes on it; assign results to "
-        f"the state, or return a Literal and add g.route({name}, ...)"
-    )
-
-
-def _choose(run: Run, branch: Branch, path: str, step: int, table: Table, choice: object) -> Arc:
+def _choose(run: Run, branch: Branch, path: str, step: int, table: Table, choice: Any) -> Arc:
     """The arc that a routing node's answer and its limit give."""
-    arc = table.arcs.get(choice) if isinstance(choice, str) else None
-    if arc is None:
-        targets = ", ".join(table.arcs)
-        raise GraphError(
-            f"node {table.node!r} returned {shorten(choice)}, which is none of its targets; "
-            f"return one of {targets}"
-        )
+    if choice not in table.arcs:  # a node's answer was checked before; a recorded one was not
+        check_choice(table.node, table.arcs, choice)
+    arc = table.arcs[choice]
     if table.limit is not None:
         num_rounds = branch.round(step)
         if num_rounds >= table.limit and choice in table.stays:
@@ -185,10 +172,7 @@ async def _each(run: Run, op: EachOp, branch: Branch, path: str) -> None:
     async def item_patch(index: int) -> None:
         place = f"{path}[{index}]"
         if leaf is not None:
-            patch, choice = await run.leaf(leaf, spec, values, place, items[index])
-            if choice is not None:
-                _refuse_choice(leaf.name, choice)
-            patches[index] = patch
+            patches[index], _ = await run.leaf(leaf, spec, values, place, items[index])
             return
         assert op.into is not None
         own = values.copy()

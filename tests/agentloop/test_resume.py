@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -530,11 +530,12 @@ def test_a_recorded_choice_that_is_no_target_is_refused() -> None:
         return "END"
 
     graph = Graph(S).chain(START, choose).route(choose, nothing, END).chain(nothing, END)
-    rows = [Row("choose", "patch", b'{"patch": {}, "choice": "__import__"}')]
     store = MemoryStore()
     go(graph, store, S())
-    with pytest.raises(GraphError, match="returned '__import__', which is none of its targets"):
-        go(graph, resumed([store.rows("r")[0], *rows]))
+    for choice in (b'"__import__"', b"3", b"[]", b"{}", b"null"):
+        row = Row("choose", "patch", b'{"patch": {}, "choice": ' + choice + b"}")
+        with pytest.raises(GraphError, match="none of its targets|has a damaged row at choose"):
+            go(graph, resumed([store.rows("r")[0], row]))
 
 
 def test_a_recorded_result_of_the_wrong_type_is_refused() -> None:
@@ -572,6 +573,37 @@ def test_what_has_no_json_form_cannot_be_recorded() -> None:
     graph.run_sync(Odd())
     with pytest.raises(JournalError, match="what node work wrote cannot be recorded as JSON"):
         graph.run_sync(Odd(), run="r", store=MemoryStore())
+
+
+def test_a_wrong_answer_to_a_route_is_not_recorded() -> None:
+    """Once the node is put right, the run goes on."""
+    answers: Iterator[Any] = iter(["nowhere", "END"])
+
+    async def choose(s: S) -> Literal["nothing", "END"]:
+        return next(answers)
+
+    graph = Graph(S).chain(START, choose).route(choose, nothing, END).chain(nothing, END)
+    store = MemoryStore()
+    with pytest.raises(GraphError, match="none of its targets"):
+        go(graph, store, S())
+    assert [row.kind for row in store.rows("r")] == ["start"]
+    assert go(graph, store).status == "done"
+
+
+def test_an_effect_past_the_limit_of_calls_was_not_begun() -> None:
+    """The run may go on with a higher limit, and nobody has to say whether it happened."""
+
+    @tool(effect="once")
+    async def send(to: str) -> int:
+        return 1
+
+    async def work(s: S) -> None:
+        s.total += await send("Ann") + await send("Bob")
+
+    graph = Graph(S).chain(START, work, END)
+    store = MemoryStore()
+    assert isinstance(go(graph, store, S(), max_calls=1, check=False).error, GraphError)
+    assert go(graph, store).state.total == 2
 
 
 def test_errors_of_nodes_are_the_same_with_a_store() -> None:

@@ -138,6 +138,25 @@ class Distinct(ArrayAtom):
 
 
 @dataclass(frozen=True, eq=False)
+class AllDifferent(ArrayAtom):
+    """No two items are equal, whatever they are; settled from the whole array, not item by item.
+
+    Attributes:
+        pointer: JSON pointer of the schema that asserts it.
+    """
+
+    pointer: str
+
+    @override
+    def after(self, truth: Truth) -> Expr:
+        raise AssertionError("settled before items are read")
+
+    @override
+    def holds_at_end(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
 class Ascending(ArrayAtom):
     """The items are of a finite set and come in its order, which makes them differ too."""
 

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from agentloop.model.constraint.array_assertions import Ascending, Distinct, NumItems, num_items
-from agentloop.model.constraint.expression import Expr, conjunction, conjuncts
+from decimal import Decimal
+
+from agentloop.errors import UnsupportedSchemaError
+from agentloop.model.constraint.array_assertions import (
+    AllDifferent,
+    Ascending,
+    Distinct,
+    Elements,
+    NumItems,
+    num_items,
+)
+from agentloop.model.constraint.expression import (
+    FALSE,
+    KINDS,
+    Expr,
+    Kind,
+    KindIs,
+    conjunction,
+    conjuncts,
+    leaves,
+)
 from agentloop.model.constraint.fragment import Builder, exit_of
 from agentloop.model.constraint.machine import Asked, Outcome, final_outcome
-from agentloop.model.constraint.options import CompileOptions
+from agentloop.model.constraint.numerals import Bounds
 from agentloop.model.constraint.pieces import (
     Edge,
     Piece,
@@ -16,10 +35,18 @@ from agentloop.model.constraint.pieces import (
     live_states,
     place,
 )
+from agentloop.model.constraint.scalar_assertions import Matches, Within
 
 OPEN, CLOSE, COMMA = 0x5B, 0x5D, 0x2C
 MAX_ANY_ORDER = 6
 """Values up to which distinct items may come in any order; beyond, they come in the schema's."""
+INITIALS = (
+    "[a-bA-B]", "[c-dC-D]", "[e-iE-I]", "[j-mJ-M]", "[n-rN-R]", "[sS]", "[t-zT-Z]", "[^a-zA-Z]|$",
+)  # fmt: skip
+"""Groups of strings by how they begin; distinct strings are written with one of each at most."""
+HALVES = ("[a-mA-M]", "[n-zN-Z]", "[^a-zA-Z]|$")
+MAX_MIXED_ITEMS = 3
+"""Most distinct items written where they may be of several kinds."""
 
 
 class ArrayEmission:
@@ -27,7 +54,7 @@ class ArrayEmission:
 
     def __init__(self, emitter: ValueEmitter, state: Asked, depth: int) -> None:
         self.emitter = emitter
-        self.start = _restricted(state, emitter.options)
+        self.start = _restricted(state, emitter)
         self.depth = depth
         self.edges: dict[Asked, Edge[Asked] | None] = {}
         self.endings: dict[Asked, Outcome | None] = {}
@@ -129,13 +156,51 @@ class _ArrayWriter:
         return self.items[state]
 
 
-def _restricted(state: Asked, options: CompileOptions) -> Asked:
+def _restricted(state: Asked, emitter: ValueEmitter) -> Asked:
     """The state with what would cost many states narrowed: a subset of what must hold."""
+    most = emitter.options.max_counted_items
     parts: list[Expr] = []
     for part in conjuncts(state.must):
         if isinstance(part, NumItems) and part.hi is not None:
-            part = num_items(part.lo, max(part.lo, min(part.hi, options.max_counted_items)))
+            part = num_items(part.lo, max(part.lo, min(part.hi, most)))
         elif isinstance(part, Distinct) and len(part.left) > MAX_ANY_ORDER:
             part = Ascending(part.left)
+        elif isinstance(part, AllDifferent):
+            part = _in_groups(state, emitter)
         parts.append(part)
-    return Asked(conjunction(*parts), state.goals)
+    narrowed = Asked(conjunction(*parts), state.goals)
+    for expr in (narrowed.must, *narrowed.goals):
+        for leaf in leaves(expr):
+            if isinstance(leaf, AllDifferent):
+                raise UnsupportedSchemaError(
+                    leaf.pointer,
+                    "uniqueItems",
+                    "items that cannot be listed, where it is negated or one of several options",
+                )
+    return narrowed
+
+
+def _in_groups(state: Asked, emitter: ValueEmitter) -> Expr:
+    """A way for items to differ that takes few states: at most one of each of some groups.
+
+    Containers are written only where nothing else can be, and then one of a kind.
+    """
+    rests = [part.rest for part in conjuncts(state.must) if isinstance(part, Elements)]
+    item = conjunction(*rests)
+    kinds = [kind for kind in KINDS if emitter.machine.at_kind(item, kind) != FALSE]
+    if kinds == ["string"]:
+        return Distinct(tuple(map(_begins_with, INITIALS)))
+    if not set(kinds) - {"array", "object"}:
+        return Distinct(tuple(KindIs(frozenset({kind})) for kind in kinds))
+    literals: list[Kind] = ["null", "true", "false"]
+    others = [KindIs(frozenset({kind})) for kind in literals]
+    number = KindIs(frozenset({"number"}))
+    below, above = Bounds(hi=Decimal(0), is_hi_open=True), Bounds(lo=Decimal(10))
+    digits = Bounds(Decimal(0), Decimal(10), is_hi_open=True)
+    numbers = [conjunction(number, Within(bounds)) for bounds in (below, digits, above)]
+    strings = map(_begins_with, HALVES)
+    return conjunction(Distinct((*strings, *numbers, *others)), num_items(0, MAX_MIXED_ITEMS))
+
+
+def _begins_with(initials: str) -> Expr:
+    return conjunction(KindIs(frozenset({"string"})), Matches(f"^(?:{initials})"))

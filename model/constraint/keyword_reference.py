@@ -35,7 +35,7 @@ _REFUSED = """
 
 * `$ref` to another document, `$dynamicRef` and `$recursiveRef` whose target depends on the path of
   evaluation, and references that lead back to themselves without a step into the value.
-* `uniqueItems` over items that cannot be listed.
+* `uniqueItems` over items that cannot be listed, where it is negated or one of several options.
 * Patterns with back references, look-behind, word boundaries, flags, look-ahead other than right
   after a leading `^`, or a repeat bound over {max_repeat:,}.
 * Schemas that need more than `max_states` states even after the limits below are lowered.

@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import partial
 
 from agentloop.errors import UnsupportedSchemaError
-from agentloop.model.constraint.array_assertions import ArrayAtom
+from agentloop.model.constraint.array_assertions import AllDifferent, ArrayAtom
 from agentloop.model.constraint.expression import (
     FALSE,
     TRUE,
@@ -194,6 +194,7 @@ class Machine:
                 return _outcome(state, _constant_only)
 
     def _run_items(self, state: Asked, values: Sequence[JsonValue]) -> Outcome | None:
+        state = settled(state, values)
         for value in values:
             step = self.next_item(state)
             outcome = self.run(step.asked, value)
@@ -225,6 +226,7 @@ class Machine:
         state = self.asked_at(asked, kind_of(value)) or Asked(TRUE)
         match value:
             case list():
+                state = settled(state, value)
                 texts: list[str] = []
                 for item in value:
                     step = self.next_item(state)
@@ -252,6 +254,33 @@ class Machine:
         outcome = self.run(step.asked, value)
         state = Asked(TRUE) if outcome is None else step.finish(outcome)
         return Asked(TRUE) if state.must == FALSE else state
+
+
+def settled(state: Asked, values: Sequence[JsonValue]) -> Asked:
+    """An array's state with what only the whole array can tell worked in."""
+
+    def leaf(atom: Expr) -> Expr:
+        if not isinstance(atom, AllDifferent):
+            return atom
+        keys = [_identity(value) for value in values]
+        return Constant(len(set(keys)) == len(keys))
+
+    return Asked(rewritten(state.must, leaf), tuple(rewritten(g, leaf) for g in state.goals))
+
+
+def _identity(value: JsonValue) -> object:
+    """What two JSON values share exactly when they are equal."""
+    match value:
+        case Decimal():
+            return spell(value)
+        case list():
+            return ("array", *map(_identity, value))
+        case dict():
+            return frozenset((key, _identity(inner)) for key, inner in value.items())
+        case str():
+            return ("string", value)
+        case _:
+            return value
 
 
 def _step(

@@ -12,6 +12,7 @@ from typing import Literal
 
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.array_assertions import (
+    AllDifferent,
     Distinct,
     Elements,
     contains,
@@ -30,7 +31,7 @@ from agentloop.model.constraint.expression import (
     exactly_one,
     negation,
 )
-from agentloop.model.constraint.finite import MAX_VALUES, finite_values
+from agentloop.model.constraint.finite import finite_values
 from agentloop.model.constraint.formats import FORMATS
 from agentloop.model.constraint.json_types import is_list
 from agentloop.model.constraint.literals import OBJECT, TYPES, equal_to, one_of_values
@@ -251,10 +252,7 @@ def unique_items(scope: Scope) -> Expr:
     for item in prefix if rest == FALSE else (*prefix, rest):
         found = finite_values(item)
         if found is None:
-            raise scope.here.refusal(
-                "uniqueItems",
-                f"the items must be of at most {MAX_VALUES} values that can be listed",
-            )
+            return AllDifferent(scope.here.pointer)
         values.update(dict.fromkeys(map(equal_to, found)))
     return Distinct(tuple(values))
 
@@ -368,7 +366,8 @@ RULES: tuple[Rule, ...] = (
         ("uniqueItems",),
         unique_items,
         "bounded",
-        "items from a finite set; refused otherwise, unless there is at most one item",
+        "items that can be listed come in the schema's order if more than 6; others differ in how"
+        " they begin; refused where negated",
     ),
     Rule(
         ("unevaluatedItems",),

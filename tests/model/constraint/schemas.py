@@ -72,6 +72,7 @@ def _keywords(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
         "minItems": small,
         "maxItems": small,
         "contains": inner,
+        "uniqueItems": st.just(True),
         "allOf": st.lists(inner, min_size=1, max_size=2),
         "anyOf": st.lists(inner, min_size=1, max_size=3),
         "oneOf": st.lists(inner, min_size=1, max_size=3),

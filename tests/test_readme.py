@@ -47,7 +47,7 @@ def test_the_python_blocks_run_one_after_the_other(
     """The graph gives what its comment says, the citation is exact, the tool is called."""
     names: dict[str, Any] = {"__name__": "readme"}
     for code in blocks("python"):
-        exec(compile(code, "README.md", "exec"), names)
+        exec(compile(code, "README.md", "exec", dont_inherit=True), names)
     assert capsys.readouterr().out.startswith("6\n")
     found = names["found"]
     assert found.text is None or found.text in found.citations[0].quote

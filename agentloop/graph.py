@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -39,6 +40,7 @@ from agentloop.steps import (
     Step,
     SubGraph,
     Target,
+    checked_name,
     step_name,
 )
 from agentloop.stores import Store
@@ -71,7 +73,8 @@ class Graph(SubGraph, Generic[S]):
     """
 
     def __init__(self, state: type[S], *, name: str | None = None) -> None:
-        self.name = name or state.__name__
+        named = re.sub(r"\W+", "_", getattr(state, "__name__", "graph"))
+        self.name = checked_name(name) if name is not None else named
         self.state = state
         self._definition = Definition(self.name, state_spec(state))
         self._flow: Flow | None = None  # both are made anew after a change

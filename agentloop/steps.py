@@ -111,6 +111,21 @@ def step_name(step: object) -> str:
     return str(name) if name else type(step).__name__
 
 
+def checked_name(name: str) -> str:
+    """A name that a user chose for a step.
+
+    Raises:
+        GraphBuildError: It is empty, or has a character that means something in paths.
+    """
+    found = sorted(set(name) & set("/[]#:~!"))
+    if found or not name.strip():
+        raise GraphBuildError(
+            f"a step cannot be called {name!r}: paths such as draft[2] or verify#3:0 need the "
+            f"characters / [ ] # : ~ ! for themselves; use letters, digits, _ or -"
+        )
+    return name
+
+
 def node(
     call: Callable[[S], object],
     *,
@@ -132,7 +147,7 @@ def node(
     Raises:
         GraphBuildError: An option makes no sense.
     """
-    label = name or step_name(call)
+    label = checked_name(name) if name is not None else step_name(call)
     if retries < 0 or (timeout_s is not None and timeout_s <= 0):
         raise GraphBuildError(
             f"node({label}) has retries={retries} and timeout_s={timeout_s}; use 0 or more retries "
@@ -182,7 +197,7 @@ def each(
         GraphBuildError: The limit is below one or the body is not one.
     """
     steps = _as_body(body, "each()")
-    label = name or "-".join(map(step_name, steps))
+    label = checked_name(name) if name is not None else "-".join(map(step_name, steps))
     if limit is not None and limit < 1:
         raise GraphBuildError(f"each({label}) has limit={limit}; use 1 or more, or None for all")
     return Each(steps, over, into, limit, on_error, label)
@@ -204,5 +219,6 @@ def both(*branches: Body[S], name: str | None = None) -> Both[S]:
     if len(branches) < 2:
         raise GraphBuildError(f"both() has {len(branches)} branches; give it two or more")
     bodies = tuple(_as_body(branch, "both()") for branch in branches)
-    label = name or "+".join("-".join(map(step_name, body)) for body in bodies)
+    joined = "+".join("-".join(map(step_name, body)) for body in bodies)
+    label = checked_name(name) if name is not None else joined
     return Both(bodies, label)

@@ -146,6 +146,11 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
         "a is called with (s, error) but is a(s:",
     ),
     "node retries": (lambda: node(a, retries=-1), "node(a) has retries=-1"),
+    "name with a path in it": (
+        lambda: node(a, name="draft[2]"),
+        "a step cannot be called 'draft[2]': paths such as draft[2]",
+    ),
+    "graph without a name": (lambda: Graph(S, name=" "), "a step cannot be called ' '"),
     "both of one": (lambda: both(a), "both() has 1 branches; give it two or more"),
     "both of nothing": (lambda: both(a, []), "both() has an empty sequence"),
     "both with END": (lambda: both(a, [b, END]), "has END inside"),  # type: ignore[list-item]  # pyright: ignore[reportArgumentType] - the mistake

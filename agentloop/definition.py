@@ -46,6 +46,10 @@ class Definition:
             if route.then is not None and route.then not in route.targets:
                 yield source, route.then, f"after {route.limit}"
 
+    def graphs(self) -> list[SubGraph]:
+        """The graphs that are steps of this one, those inside `each` and `both` included."""
+        return [graph for step in self.steps.values() for graph in _graphs(step)]
+
     def successors(self) -> dict[str, list[str]]:
         """For every step and both ends, the names that may follow it."""
         following: dict[str, list[str]] = {name: [] for name in ("START", *self.steps, "END")}
@@ -69,6 +73,15 @@ class Definition:
         """A hash of the outline: 16 hex digits."""
         text = json.dumps(self.outline(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _graphs(step: object) -> Iterator[SubGraph]:
+    if isinstance(step, SubGraph):
+        yield step
+    bodies = (step.body,) if isinstance(step, EachStep) else ()
+    for body in step.branches if isinstance(step, BothStep) else bodies:
+        for inner in body:
+            yield from _graphs(inner)
 
 
 def step_outline(step: object) -> Any:

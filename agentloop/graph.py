@@ -77,7 +77,8 @@ class Graph(SubGraph, Generic[S]):
         self.name = checked_name(name) if name is not None else named
         self.state = state
         self._definition = Definition(self.name, state_spec(state))
-        self._flow: Flow | None = None  # both are made anew after a change
+        self._flow: Flow | None = None  # made anew after a change, also of a graph inside
+        self._inner: list[tuple[SubGraph, Flow]] = []
         self._fingerprint: str | None = None
 
     def chain(self, *steps: Step[S] | End) -> Graph[S]:
@@ -197,16 +198,18 @@ class Graph(SubGraph, Generic[S]):
     @property
     def flow(self) -> Flow:
         """The graph checked and made ready to run."""
-        if self._flow is None:
+        if self._flow is None or any(graph.flow is not flow for graph, flow in self._inner):
             check_rules(self._definition)
             self._flow = compile_flow(self._definition)
+            self._inner = [(graph, graph.flow) for graph in self._definition.graphs()]
             self._fingerprint = None
         return self._flow
 
     @property
     def fingerprint(self) -> str:
         """A hash of what recorded runs depend on: state, steps, edges and routes, not code."""
-        if self._flow is None or self._fingerprint is None:
+        _ = self.flow
+        if self._fingerprint is None:
             self._fingerprint = self._definition.fingerprint()
         return self._fingerprint
 

@@ -401,6 +401,28 @@ def test_a_graph_is_a_step_of_another_on_the_same_state() -> None:
     assert paths == ["one", "sub/two", "sub/three", "last"]
 
 
+def test_a_graph_that_changes_after_it_was_used_changes_in_those_that_hold_it() -> None:
+    """In a notebook a cell that adds a step to an inner graph is enough."""
+    sub = Graph(S, name="sub").chain(START, one)
+    graph = Graph(S).chain(START, both(sub, two), END)
+    with pytest.raises(GraphError, match="nothing follows one"):
+        graph.check()
+    sub.route(choice, three, END).chain(one, choice).chain(three, END)
+    assert run(graph).state.log == ["one", "three", "two"]
+    before = graph.fingerprint
+    more = Graph(S, name="more").chain(START, sub, END)
+    assert run(more).state.log == ["one", "three"]
+    sub.chain(node(three, name="four"), END)
+    with pytest.raises(GraphError, match="four cannot be reached"):
+        run(more)
+    with pytest.raises(GraphError, match="four cannot be reached"):
+        assert graph.fingerprint != before
+
+
+async def choice(s: S) -> Literal["three", "END"]:
+    return "three"
+
+
 class Small(BaseModel):
     log: Log[str] = []
     note: str = "fresh"

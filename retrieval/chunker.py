@@ -17,6 +17,7 @@ from agentloop.retrieval.plain_text import lines
 from agentloop.retrieval.sentences import sentences
 
 CountTokens = Callable[[Sequence[str]], list[int]]
+_MAX_TOKEN_LENGTH = 16  # characters that one token can stand for
 _WORD = re.compile(r"\S+")
 _PIECE = re.compile(r"[^\W\d_]+|\d|[^\w\s]|_")
 _WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -88,7 +89,7 @@ class Chunker:
             blocks: In order, not overlapping.
         """
         spans = [span for block in blocks for span in _block_spans(text, block)]
-        counts = self.count_tokens([text[s:e] for s, e, _ in spans])
+        counts = self._count(text, [(start, end) for start, end, _ in spans])
         units = [
             unit
             for (start, end, block), tokens in zip(spans, counts, strict=True)
@@ -142,7 +143,12 @@ class Chunker:
             yield _Unit(words[first][0], words[-1][1], total, block)
 
     def _count(self, text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
-        return self.count_tokens([text[s:e] for s, e in spans])
+        """Tokens of each span; a tokenizer that calls a long word one unknown is not believed."""
+        counts = self.count_tokens([text[s:e] for s, e in spans])
+        return [
+            max(count, (e - s) // _MAX_TOKEN_LENGTH)
+            for (s, e), count in zip(spans, counts, strict=True)
+        ]
 
     def _packed(self, units: list[_Unit]) -> Iterator[list[_Unit]]:
         """Groups of consecutive units, each within the limit and within one section."""

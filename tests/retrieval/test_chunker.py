@@ -125,3 +125,12 @@ def test_an_overlap_as_long_as_the_chunk_is_refused() -> None:
     """It would never get on; the message says what is allowed."""
     with pytest.raises(ValueError, match="from 0 to below max_tokens=8, got 8"):
         Chunker(approximate_tokens, 8, 8)
+
+
+def test_a_word_that_the_tokenizer_calls_unknown_is_still_cut() -> None:
+    """An encoded file on one line does not become one chunk of any size."""
+    text = "QUJD" * 20_000
+    document = load_plain_text(text.encode())
+    chunks = Chunker(lambda texts: [1] * len(texts), 50).chunks(text, document.blocks)
+    assert max(chunk.end - chunk.start for chunk in chunks) <= 17 * 50
+    assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == text

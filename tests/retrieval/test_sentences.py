@@ -45,3 +45,11 @@ def test_spans_cover_everything_but_white_space(text: str) -> None:
         assert text[start:end].strip() == text[start:end] != ""
         at = end
     assert not text[at:].strip()
+
+
+@pytest.mark.parametrize("unit", [".", "?!", ". ", '."', "。", "a.", "1.\n"])
+def test_no_text_costs_more_than_its_length(unit: str) -> None:
+    """Half a million stops, however placed, are cut at once: the test would time out else."""
+    text = unit * (500_000 // len(unit)) + "x"
+    assert text.startswith(unit)
+    assert sum(1 for _ in sentences(text)) >= 1

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from tokenizers import Tokenizer
@@ -24,9 +24,15 @@ from tokenizers import Tokenizer
 from agentloop.errors import CheckpointError, ContextLengthError, ModelError
 from agentloop.model.checkpoint import load_network, load_tokenizer
 from agentloop.model.constraint import Regex
-from agentloop.model.constraint.compiled import CompiledConstraint, compile_constraint
+from agentloop.model.constraint.compiled import (
+    CompiledConstraint,
+    compile_constraint,
+    shared_cache,
+)
+from agentloop.model.constraint.options import DEFAULT_OPTIONS
 from agentloop.model.constraint.vocabulary import Vocabulary
-from agentloop.model.engine import Engine, Job, Timings
+from agentloop.model.engine import Engine, Job
+from agentloop.model.generation import Draft, Generation, pieces_of
 from agentloop.model.network import Transformer
 from agentloop.model.prompts import Message, render_chat
 from agentloop.model.quiet import QuietLoop
@@ -60,67 +66,6 @@ def native_dtype() -> torch.dtype:
     return (
         torch.bfloat16 if any(check is not None and check() for check in known) else torch.float32
     )
-
-
-@dataclass(frozen=True)
-class Generation:
-    """An answer.
-
-    Attributes:
-        text: The decoded text; always in the constraint's language.
-        value: The text parsed by the constraint; the text itself without one.
-        token_ids: Ids of the text, without its end.
-        num_steps: Passes of the network.
-        num_prompt_tokens: Tokens of the prompt.
-        num_cached_tokens: Prompt tokens whose keys were in the cache.
-        p_valid: Per step, the probability that text drawn position by position would have been
-            accepted: how much the constraint had to do.
-        finish_reason: `"stop"`, or `"length"` where an unconstrained text filled `max_tokens`.
-        seed: The seed used; the same seed gives the same answer.
-        timings: Where the time went.
-    """
-
-    text: str
-    value: Any
-    token_ids: tuple[int, ...]
-    num_steps: int
-    num_prompt_tokens: int
-    num_cached_tokens: int
-    p_valid: tuple[float, ...]
-    finish_reason: Literal["stop", "length"]
-    seed: int
-    timings: Timings
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of the text."""
-        return len(self.token_ids)
-
-
-@dataclass(frozen=True)
-class Draft:
-    """The whole answer as it stands after a step.
-
-    Attributes:
-        step: Passes of the network so far.
-        pieces: The text of every slot up to the end of text, `""` where masked.
-        marks: What each slot is.
-        p_valid: As in `Generation`, of this step.
-        final: Whether this is the finished answer.
-    """
-
-    step: int
-    pieces: tuple[str, ...]
-    marks: tuple[Mark, ...]
-    p_valid: float
-    final: bool
-
-    def text(self, mask: str = "░") -> str:
-        """The draft as one string, with `mask` at masked slots."""
-        return "".join(
-            mask if mark == "masked" else piece
-            for piece, mark in zip(self.pieces, self.marks, strict=True)
-        )
 
 
 class DiffusionLM:
@@ -208,9 +153,8 @@ class DiffusionLM:
             ContextLengthError: Prompt and answer are longer than the model's context.
             ModelError: An argument is out of its range, or the model is closed.
         """
-        request = await asyncio.to_thread(
-            self._request, messages, constraint, effort, max_tokens, temperature, seed
-        )
+        await self._compile_aside(constraint)
+        request = self._request(messages, constraint, effort, max_tokens, temperature, seed)
         self._quiet.add(request.job)
         return self._generation(await _finished(request.job), request)
 
@@ -243,9 +187,8 @@ class DiffusionLM:
 
         Arguments and errors are those of `generate`. Leaving the loop cancels the call.
         """
-        request = await asyncio.to_thread(
-            self._request, messages, constraint, effort, max_tokens, temperature, seed
-        )
+        await self._compile_aside(constraint)
+        request = self._request(messages, constraint, effort, max_tokens, temperature, seed)
         loop = asyncio.get_running_loop()
         drafts: asyncio.Queue[Draft | None] = asyncio.Queue()
         job = request.job
@@ -262,6 +205,12 @@ class DiffusionLM:
             job.future.result()
         finally:
             job.future.cancel()
+
+    async def _compile_aside(self, constraint: ParsedConstraint | None) -> None:
+        """Compile in a thread what is not in memory; what is costs no tick of the event loop."""
+        wanted = constraint or _ANY_TEXT
+        if shared_cache().find(wanted, self.vocabulary, DEFAULT_OPTIONS) is None:
+            await asyncio.to_thread(self.compile, constraint)
 
     def compile(self, constraint: ParsedConstraint | None) -> CompiledConstraint:
         """A constraint made ready for this model's tokens, from the cache if it was before."""
@@ -348,16 +297,11 @@ class DiffusionLM:
     def _draft(self, job: Job) -> Draft:
         row = job.row
         length = len(row.text_tokens)
-        strings = self.vocabulary.token_bytes
-        earlier = [strings[i].decode("utf-8", "replace") for i in job.written]
-        own = [
-            "" if i < 0 else strings[i].decode("utf-8", "replace")
-            for i in map(int, row.tokens[:length])
-        ]
-        marks: list[Mark] = ["committed"] * len(earlier)
+        marks: list[Mark] = ["committed"] * len(job.written)
+        tokens = [*job.written, *map(int, row.tokens[:length])]
         return Draft(
             step=job.num_steps,
-            pieces=(*earlier, *own),
+            pieces=pieces_of(self.vocabulary, tokens),
             marks=(*marks, *row.marks()[:length]),
             p_valid=row.trace[-1].p_valid,
             final=row.done and row.ended,

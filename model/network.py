@@ -201,6 +201,18 @@ class SwiGLU(nn.Module):
         out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
 
+    def packed(self, x: Tensor, rows: Sequence[PackedRow]) -> Tensor:
+        """As `forward` over (N, D), with the activation row by row, for inference only.
+
+        An exponential's last bit depends on where an element falls in a vector or a thread's
+        share, so it is taken over each row's own shape.
+        """
+        gate = self.gate_proj(x)
+        for row in rows:
+            F.silu(gate[row.start : row.stop], inplace=True)
+        out: Tensor = self.down_proj(gate.mul_(self.up_proj(x)))
+        return out
+
 
 class Block(nn.Module):
     """Attention and SwiGLU, each behind its norm and added to the stream."""
@@ -236,16 +248,15 @@ class Block(nn.Module):
         mixed = [
             _mix(
                 q[None, None, row.start : row.stop],
-                k[None, None, row.start : row.stop].transpose(2, 3),
-                v[None, None, row.start : row.stop].transpose(2, 3),
+                k[None, None, row.start : row.stop].transpose(2, 3).contiguous(),
+                v[None, None, row.start : row.stop].transpose(2, 3).contiguous(),
                 (row.prompt.keys[index], row.prompt.values[index], None),
                 None,
             )[0, 0]
             for row in rows
         ]
         x = x + self.self_attn.o_proj(torch.cat(mixed) if len(mixed) > 1 else mixed[0])
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return out
+        return x + self.mlp.packed(self.post_attention_layernorm(x), rows)
 
 
 class Transformer(nn.Module):
@@ -254,6 +265,7 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
+        self._table: tuple[Tensor, Tensor] | None = None
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers: list[Block] = nn.ModuleList(  # type: ignore[assignment]  # iterates as one
             Block(config) for _ in range(config.num_layers)
@@ -314,8 +326,9 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Run canvases of any lengths over prompts of any lengths in one pass, without padding.
 
-        Matrix products take all rows at once; attention, whose shape differs, goes row by row, so
-        that no row's numbers depend on what else is in the batch.
+        Matrix products take all rows at once; attention, whose shape differs, goes row by row on
+        aligned copies, since a product's rounding may depend on where its operands lie in memory.
+        So no row's numbers depend on what else is in the batch.
 
         Args:
             embeddings: (N, D), the canvases one after another.
@@ -325,8 +338,7 @@ class Transformer(nn.Module):
         Returns:
             Final hidden states (N, D), normalised.
         """
-        cos, sin = rotary_table(self.config, positions[:, None])
-        table = (cos.to(embeddings.dtype), sin.to(embeddings.dtype))
+        table = self._rotary(positions[:, None])
         x = embeddings
         for index, layer in enumerate(self.layers):
             x = layer.refine_packed(x, table, rows, index)
@@ -338,11 +350,24 @@ class Transformer(nn.Module):
         head = self.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
         return F.linear(hidden, head).float()
 
+    def _rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows (..., d) of the table for positions (...), in the network's dtype.
+
+        Looked up, not computed: the last bit of a computed cosine depends on its neighbours.
+        """
+        if self._table is None or (self._table[0].device, self._table[0].dtype) != (
+            positions.device,
+            self.dtype,
+        ):
+            every = torch.arange(self.config.max_position_embeddings, device=positions.device)
+            cos, sin = rotary_table(self.config, every)
+            self._table = (cos.to(self.dtype), sin.to(self.dtype))
+        return self._table[0][positions], self._table[1][positions]
+
     def _blocks(
         self, x: Tensor, positions: Tensor, past: PromptKeys | None, own_bias: Tensor | None
     ) -> tuple[Tensor, PromptKeys]:
-        cos, sin = rotary_table(self.config, positions)
-        table = (cos.to(x.dtype), sin.to(x.dtype))
+        table = self._rotary(positions)
         keys: list[Tensor] = []
         values: list[Tensor] = []
         for index, layer in enumerate(self.layers):

@@ -104,12 +104,10 @@ class ConstraintCache:
         self, constraint: CompilableConstraint, vocabulary: Vocabulary, options: CompileOptions
     ) -> CompiledConstraint:
         """The constraint compiled before under the same key, vocabulary and options, or afresh."""
-        key = f"{vocabulary.fingerprint}:{options!r}:{constraint.key}"
-        with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-                return found
+        found = self.find(constraint, vocabulary, options)
+        if found is not None:
+            return found
+        key = _key(constraint, vocabulary, options)
         automaton = self.store.load(key) if self.store else None
         if automaton is None:
             begun = time.perf_counter()
@@ -120,6 +118,17 @@ class ConstraintCache:
         self._remember(compiled)
         return compiled
 
+    def find(
+        self, constraint: CompilableConstraint, vocabulary: Vocabulary, options: CompileOptions
+    ) -> CompiledConstraint | None:
+        """The constraint if it is in memory; never compiles or reads a file."""
+        key = _key(constraint, vocabulary, options)
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+            return found
+
     def _remember(self, compiled: CompiledConstraint) -> None:
         with self._lock:
             if compiled.key not in self._entries:
@@ -129,6 +138,10 @@ class ConstraintCache:
             while self._num_bytes > self._max_bytes and len(self._entries) > 1:
                 _, forgotten = self._entries.popitem(last=False)
                 self._num_bytes -= forgotten.automaton.num_bytes
+
+
+def _key(constraint: CompilableConstraint, vocabulary: Vocabulary, options: CompileOptions) -> str:
+    return f"{vocabulary.fingerprint}:{options!r}:{constraint.key}"
 
 
 @lru_cache(maxsize=1)

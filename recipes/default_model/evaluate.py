@@ -24,7 +24,8 @@ from agentloop.cited_answer import CitedAnswer
 from agentloop.model.constraint import ToolCalls
 from agentloop.model.constraint.quote import split
 from agentloop.model.default_weights import FOLDER, load_default
-from agentloop.model.lm import DiffusionLM, Generation, ParsedConstraint
+from agentloop.model.generation import Generation
+from agentloop.model.lm import DiffusionLM, ParsedConstraint
 from agentloop.model.sampler import EFFORTS, Effort
 from recipes.default_model.scores import call_scores, reading_scores
 

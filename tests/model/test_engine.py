@@ -15,7 +15,8 @@ import torch
 from agentloop.errors import CanvasTooSmallError, CheckpointError, ContextLengthError, ModelError
 from agentloop.model.constraint import Choice, JsonSchema, Regex
 from agentloop.model.engine import Job
-from agentloop.model.lm import DiffusionLM, Generation
+from agentloop.model.generation import Generation
+from agentloop.model.lm import DiffusionLM
 from agentloop.model.network import PromptKeys
 from agentloop.model.prompt_cache import BLOCK, PromptCache
 from agentloop.model.sampler import EFFORTS, CanvasRow, SamplerOptions
@@ -235,7 +236,7 @@ def test_wrong_arguments_are_named(lm: DiffusionLM) -> None:
     """Each wrong argument is refused with its name, value and what was expected."""
     with pytest.raises(CanvasTooSmallError, match=r"at least .* tokens but the canvas has 3"):
         lm.generate_sync("hi", constraint=JsonSchema(SCHEMA), max_tokens=3)
-    with pytest.raises(ContextLengthError, match="context is 512"):
+    with pytest.raises(ContextLengthError, match="context is 1,024"):
         lm.generate_sync("many words " * 300)
     with pytest.raises(ModelError, match="effort is 'huge', expected one of instant"):
         lm.generate_sync("hi", effort="huge")  # type: ignore[arg-type]  # the point

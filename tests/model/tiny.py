@@ -64,7 +64,7 @@ def tiny_config() -> ModelConfig:
         num_kv_heads=2,
         head_dim=8,
         intermediate_size=48,
-        max_position_embeddings=512,
+        max_position_embeddings=1024,
         mask_id=size - 1,
         eos_ids=(size - 2,),
     )

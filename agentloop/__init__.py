@@ -17,15 +17,19 @@ if TYPE_CHECKING:
     from agentloop.asking import ask, step
     from agentloop.context import RETRY, emit
     from agentloop.graph import Graph
+    from agentloop.model.lm import DiffusionLM
     from agentloop.model_calls import llm, use_model
     from agentloop.reducers import Log, Max, Merge, Sum
+    from agentloop.retrieval.index import Index
     from agentloop.steps import END, START, both, each, node
     from agentloop.tools import tool
     from agentloop.toolset import ToolSet, call_tools
 
 _LAZY: dict[str, str] = {  # name -> module; keeps `import agentloop` free of torch
+    "DiffusionLM": "agentloop.model.lm",
     "END": "agentloop.steps",
     "Graph": "agentloop.graph",
+    "Index": "agentloop.retrieval.index",
     "Log": "agentloop.reducers",
     "Max": "agentloop.reducers",
     "Merge": "agentloop.reducers",
@@ -51,8 +55,10 @@ __all__ = [
     "RETRY",
     "START",
     "AgentLoopError",
+    "DiffusionLM",
     "Graph",
     "GraphError",
+    "Index",
     "Log",
     "Max",
     "Merge",

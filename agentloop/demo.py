@@ -26,11 +26,11 @@ DOCUMENTS = Path(__file__).parent / "demo_documents"
 TOOLS = Path(__file__).parent / "demo_tools.json"
 QUESTIONS = (
     "What is the capital of Mongolia?",
-    "How old was Clyde Tombaugh when he discovered Pluto?",
+    "What is the diameter of Pluto?",
     "Who was named king of Bhutan in 1907?",
 )
 REQUESTS = (
-    "I would like some Italian food in San Jose, please.",
+    "Find me a Japanese restaurant in Seattle.",
     "What will the weather be like in Reykjavik?",
 )
 

@@ -111,9 +111,9 @@ def test_passages_share_what_the_prompt_has(num_hits: int, question_length: int)
     hits = [replace(hit(text), chunk_id=i) for i in range(num_hits)]
     passages = choose_passages(hits, "q" * question_length)
     room = max(MIN_PASSAGES_BYTES, PROMPT_BYTES - question_length)
-    longest = len("Sentence 29 says a little.")
-    assert len(passages) == num_hits
-    assert sum(len(p.text) for p in passages) <= max(room, num_hits * longest)
+    assert 1 <= len(passages) <= num_hits
+    assert sum(len(p.text) for p in passages) <= room
+    assert len(passages) == num_hits or num_hits > 3
     assert all(len(p.text) <= PASSAGE_BYTES for p in passages)
 
 

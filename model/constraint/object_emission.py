@@ -48,6 +48,7 @@ class ObjectEmission:
         self.keys = known_keys(state)
         self.start = Place(0, self._counting(state))
         self.moves: dict[Place, Moves] = {}
+        self._edges: dict[tuple[Asked, int], Edge[Place] | None] = {}
         self.endings: dict[Place, Outcome | None] = {}
 
     def _offer(self, atoms: list[ObjectAtom]) -> Expr:
@@ -116,6 +117,13 @@ class ObjectEmission:
         return NamedKey(key, self.emitter.machine).meets(offer)
 
     def _named_edge(self, asked: Asked, index: int) -> Edge[Place] | None:
+        """The edge of a known key, which is the same wherever the same is left to assert."""
+        key = (asked, index)
+        if key not in self._edges:
+            self._edges[key] = self._new_edge(asked, index)
+        return self._edges[key]
+
+    def _new_edge(self, asked: Asked, index: int) -> Edge[Place] | None:
         machine = self.emitter.machine
         step = machine.next_property(asked, NamedKey(self.keys[index], machine))
         piece = self.emitter.nested(step.asked, self.depth)

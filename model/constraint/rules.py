@@ -350,7 +350,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("unevaluatedProperties",),
         unevaluated_properties,
-        note=f"refused where it depends on more than {MAX_CONDITIONS} subschemas",
+        note=f"refused where it depends on more than {MAX_CONDITIONS} patterns",
         first_draft=2019,
     ),
     Rule(("propertyNames",), property_names, first_draft=6),
@@ -372,7 +372,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         ("unevaluatedItems",),
         unevaluated_items,
-        note=f"refused where it depends on more than {MAX_CONDITIONS} subschemas",
+        note=f"refused where `contains` depends on more than {MAX_CONDITIONS} subschemas",
         first_draft=2019,
     ),
     Rule(("contains", "minContains", "maxContains"), array_contains, first_draft=6),

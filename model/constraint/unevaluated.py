@@ -1,8 +1,9 @@
 """`unevaluatedProperties` and `unevaluatedItems`, by listing what evaluates a property or an item.
 
-A property is evaluated if some subschema that names it holds. So for every group of properties that
-the same subschemas name, either one of these holds or the values satisfy what is asked of the
-unevaluated. Where patterns decide what is named, all cases of which subschemas hold are listed.
+A property is evaluated if some subschema that names it holds. So for every group of properties
+that the same subschemas name, by name or by pattern, either one of these holds or the values
+satisfy what is asked of the unevaluated. Items go by their places; where `contains` may or may not
+count, all cases of which subschemas hold are listed.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from agentloop.model.constraint.expression import (
     negation,
 )
 from agentloop.model.constraint.json_types import is_list
+from agentloop.model.constraint.machine import Asked, Machine
 from agentloop.model.constraint.object_assertions import Required, Shape
 from agentloop.model.constraint.references import Location, enter
+from agentloop.model.constraint.scalar_assertions import Words
 from agentloop.model.constraint.scope import Scope
 
 MAX_CONDITIONS = 6
@@ -98,77 +101,99 @@ def _by_cases(
 
 def _grouped(
     found: list[Evaluating],
-    covers: Callable[[Scope, str | int | None], bool],
+    covers: Callable[[Scope, str | int], bool],
     names: Iterable[str | int],
-    assertion: Callable[[list[str | int], bool], Expr],
+    assertion: Callable[[list[str | int]], Expr],
 ) -> Expr:
-    """The assertion per group of names that the same subschemas cover.
-
-    Args:
-        found: The evaluating subschemas.
-        covers: Whether a subschema covers a name, or (None) what nothing names.
-        names: All names.
-        assertion: What must hold of a group that is not covered: its names, and whether it is the
-            one that holds what nothing names.
-    """
-    groups: dict[frozenset[Expr], list[str | int]] = {}
-    rest: frozenset[Expr] | None = None
-    for name in (*names, None):
+    """The assertion per group of names that the same subschemas cover, unless one of them holds."""
+    groups: dict[tuple[Expr, ...], list[str | int]] = {}
+    for name in names:
         covering = [e for e in found if covers(e.scope, name)]
-        if any(not e.conditions for e in covering):
-            continue
-        key = frozenset(conjunction(*e.conditions) for e in covering)
-        groups.setdefault(key, [])
-        if name is None:
-            rest = key
-        else:
-            groups[key].append(name)
-    return conjunction(
-        *(disjunction(*key, assertion(group, key == rest)) for key, group in groups.items())
-    )
+        if all(e.conditions for e in covering):
+            key = tuple(dict.fromkeys(conjunction(*e.conditions) for e in covering))
+            groups.setdefault(key, []).append(name)
+    return conjunction(*(disjunction(*key, assertion(group)) for key, group in groups.items()))
+
+
+class _Properties:
+    """Which subschemas evaluate which properties, for one `unevaluatedProperties`."""
+
+    keyword = "unevaluatedProperties"
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.value = scope.sub(self.keyword)
+        self.is_open = scope.schema[self.keyword] is not False
+        self.found = list(evaluating(scope, self.keyword))
+        self.names = dict.fromkeys(n for e in self.found for n in e.scope.mapping("properties"))
+        self.patterns = list(
+            dict.fromkeys(p for e in self.found for p in self.patterns_of(e.scope).values())
+        )
+
+    def patterns_of(self, inner: Scope) -> dict[str, Expr]:
+        """The patterns of a subschema as conditions on the key."""
+        return {
+            p: inner.pattern("patternProperties", p) for p in inner.mapping("patternProperties")
+        }
+
+    def covers_all(self, inner: Scope) -> bool:
+        """Whether a subschema evaluates every property."""
+        return "additionalProperties" in inner.schema or (
+            self.keyword in inner.schema and inner.here.pointer != self.scope.here.pointer
+        )
+
+    def covers_name(self, inner: Scope, name: str) -> bool:
+        """Whether a subschema evaluates a property by its name."""
+        machine = Machine()
+        return name in inner.mapping("properties") or any(
+            machine.run(Asked(pattern), name) is not None
+            for pattern in self.patterns_of(inner).values()
+        )
+
+    def shape(self, named: set[str | int], cell: Expr | None) -> Expr:
+        """The values of some named properties, or of those in a cell, are as is asked."""
+        properties = tuple((n, self.value if n in named else TRUE) for n in self.names)
+        cells = () if cell is None else ((cell, self.value),)
+        return Shape(properties, cells, TRUE, self.is_open and cell is not None)
+
+    def expression(self) -> Expr:
+        """The meaning of the keyword."""
+        by_name = _grouped(
+            self.found,
+            lambda inner, name: self.covers_all(inner) or self.covers_name(inner, str(name)),
+            self.names,
+            lambda group: self.shape(set(group), None),
+        )
+        return conjunction(by_name, *self._cells())
+
+    def _cells(self) -> Iterator[Expr]:
+        """What holds of the properties that nothing names, by the patterns that they match."""
+        if len(self.patterns) > MAX_CONDITIONS:
+            raise self.scope.here.refusal(
+                self.keyword,
+                f"it depends on {len(self.patterns)} patterns; at most {MAX_CONDITIONS} are"
+                " supported",
+            )
+        unnamed = negation(Words(frozenset(self.names))) if self.names else TRUE
+        for truths in product((True, False), repeat=len(self.patterns)):
+            matched = {p for p, is_met in zip(self.patterns, truths, strict=True) if is_met}
+            covering = [
+                e
+                for e in self.found
+                if self.covers_all(e.scope)
+                or matched.intersection(self.patterns_of(e.scope).values())
+            ]
+            if all(e.conditions for e in covering):
+                met = [p if p in matched else negation(p) for p in self.patterns]
+                cell = conjunction(unnamed, *met)
+                holding = [conjunction(*e.conditions) for e in covering]
+                yield disjunction(*holding, self.shape(set(), cell))
 
 
 def unevaluated_properties(scope: Scope) -> Expr:
     """`unevaluatedProperties`."""
-    keyword = "unevaluatedProperties"
-    value = scope.sub(keyword)
-    if value == TRUE:
-        return TRUE
-    is_open = scope.schema[keyword] is not False
-    found = list(evaluating(scope, keyword))
-    names = dict.fromkeys(name for e in found for name in e.scope.mapping("properties"))
-
-    def covers_all(inner: Scope) -> bool:
-        return "additionalProperties" in inner.schema or (
-            keyword in inner.schema and inner.here.pointer != scope.here.pointer
-        )
-
-    def shape(asked: Iterable[str | int], is_rest: bool, scopes: list[Scope]) -> Expr:
-        patterns = {
-            inner.pattern("patternProperties", pattern): TRUE
-            for inner in scopes
-            for pattern in inner.mapping("patternProperties")
-        }
-        named = set(asked)
-        properties = tuple((name, value if name in named else TRUE) for name in names)
-        kept = tuple(patterns.items())
-        return Shape(properties, kept, value if is_rest else TRUE, is_open and is_rest)
-
-    def case(scopes: list[Scope]) -> Expr:
-        if any(map(covers_all, scopes)):
-            return TRUE
-        covered = {name for inner in scopes for name in inner.mapping("properties")}
-        return shape([name for name in names if name not in covered], True, scopes)
-
-    if any("patternProperties" in e.scope.schema for e in found if e.conditions):
-        return _by_cases(scope, keyword, found, case)
-    certain = [e.scope for e in found if not e.conditions]
-    return _grouped(
-        found,
-        lambda inner, name: covers_all(inner) or name in inner.mapping("properties"),
-        names,
-        lambda group, is_rest: shape(group, is_rest, certain),
-    )
+    properties = _Properties(scope)
+    return TRUE if properties.value == TRUE else properties.expression()
 
 
 def unevaluated_items(scope: Scope) -> Expr:
@@ -203,10 +228,11 @@ def unevaluated_items(scope: Scope) -> Expr:
     item = disjunction(value, *contained([e.scope for e in found if not e.conditions]))
     return _grouped(
         found,
-        lambda inner, i: covers_all(inner) or (i is not None and int(i) < _prefix_length(inner)),
-        range(length),
-        lambda group, is_rest: elements(
-            tuple(item if i in group else TRUE for i in range(length)), item if is_rest else TRUE
+        lambda inner, i: covers_all(inner) or int(i) < _prefix_length(inner),
+        range(length + 1),  # the last stands for all items beyond
+        lambda group: elements(
+            tuple(item if i in group else TRUE for i in range(length)),
+            item if length in group else TRUE,
         ),
     )
 

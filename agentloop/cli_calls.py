@@ -18,7 +18,8 @@ from agentloop.toolset import ToolSet
 
 if TYPE_CHECKING:
     from agentloop.model.constraint import ToolCall
-    from agentloop.model.lm import DiffusionLM, Generation
+    from agentloop.model.generation import Generation
+    from agentloop.model.lm import DiffusionLM
 
 
 @dataclass(frozen=True, slots=True)

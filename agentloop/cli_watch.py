@@ -22,7 +22,8 @@ from agentloop.model.prompts import Message, tool_messages, type_of
 from agentloop.terminal import counted, load_model, milliseconds, out, printable
 
 if TYPE_CHECKING:
-    from agentloop.model.lm import DiffusionLM, Draft
+    from agentloop.model.generation import Draft
+    from agentloop.model.lm import DiffusionLM
 
 MASK = "░"
 _LEAST = -12.0  # log10 of a probability that is drawn as nothing

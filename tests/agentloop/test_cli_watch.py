@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from agentloop.cli_watch import MASK, CanvasView
-from agentloop.model.lm import Draft
+from agentloop.model.generation import Draft
 
 
 def drawn(view: CanvasView, draft: Draft) -> tuple[str, str]:

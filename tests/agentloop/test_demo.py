@@ -1,4 +1,4 @@
-"""The demo: three cited answers and two checked calls, on the model and documents that come along."""
+"""The demo: three cited answers and two checked calls, with what comes with the package."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_wrong_citation_would_be_noticed(tmp_path: Path) -> None:
         right = Citation("a.txt", document.id, 0, 4, 0, 5, "é is", None, ())
         answer = Answer("?", "é", right, (right,), (), (), None, 0.0, 0.0)
         verify(index, answer)
-        with pytest.raises(RetrievalError, match="a.txt:0-4 holds"):
+        with pytest.raises(RetrievalError, match=r"a\.txt:0-4 holds"):
             verify(index, replace(answer, citations=(replace(right, end_byte=4),)))
 
 

@@ -238,8 +238,8 @@ def test_a_corrupt_index(run: Run, docs: Path, tmp_path: Path) -> None:
 def test_a_question_longer_than_the_context(run: Run, docs: Path) -> None:
     """Both lengths are named."""
     assert run("index", str(docs), "--lexical").code == 0
-    ran = run("ask", str(docs), "capital " * 80)
-    assert_refused(ran, "the model's context is 512", "shorten the prompt")
+    ran = run("ask", str(docs), "capital " * 1000)
+    assert_refused(ran, "but the model's context is", "shorten the prompt")
 
 
 @pytest.fixture

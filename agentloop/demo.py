@@ -27,7 +27,7 @@ TOOLS = Path(__file__).parent / "demo_tools.json"
 QUESTIONS = (
     "What is the capital of Mongolia?",
     "What is the diameter of Pluto?",
-    "Who was named king of Bhutan in 1907?",
+    "When did Bhutan join the UN?",
 )
 REQUESTS = (
     "Find me a Japanese restaurant in Seattle.",

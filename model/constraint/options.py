@@ -24,6 +24,8 @@ class CompileOptions:
             accepts both, and line breaks with indentation up to `max_indent` spaces.
         extra_keys: "asked" offers keys beyond `properties` only where the schema asks for them;
             "allowed" offers them wherever they are valid.
+        portable_patterns: Whether strings are generated only where every engine of regular
+            expressions reads the pattern alike; they differ in their classes beyond ASCII.
         max_depth: How many containers may nest below a place whose schema is recursive or absent.
         max_states: Largest automaton to build before a refusal.
         max_text_length: Characters the text can have at most, None if unknown. Bounds beyond it can
@@ -36,6 +38,7 @@ class CompileOptions:
 
     whitespace: Whitespace = "compact"
     extra_keys: ExtraKeys = "asked"
+    portable_patterns: bool = True
     max_depth: int = 3
     max_states: int = 120_000
     max_text_length: int | None = None

@@ -25,6 +25,7 @@ from agentloop.model.constraint.pattern_syntax import (
     Node,
     Parser,
     PatternError,
+    Reading,
     Repeat,
     Sequence,
 )
@@ -35,18 +36,21 @@ _EMPTY = Sequence(())
 
 
 @lru_cache(maxsize=512)
-def compile_pattern(pattern: str, *, is_full_match: bool = False) -> CharDfa:
+def compile_pattern(
+    pattern: str, *, is_full_match: bool = False, reading: Reading = "exact"
+) -> CharDfa:
     """The automaton of the texts that match a pattern.
 
     Args:
         pattern: The regular expression, an ECMA-262 subset.
         is_full_match: Whether the whole text must match, instead of some part of it.
+        reading: "narrow" gives only texts that match in every engine, "wide" all that match in any.
 
     Raises:
         PatternError: The pattern is malformed or uses what has no exact automaton here.
         StateBudgetError: The pattern needs too many states.
     """
-    tree = Parser(pattern).parse()
+    tree = Parser(pattern, reading).parse()
     if is_full_match:
         tree = Sequence((Edge(at_end=False), tree, Edge(at_end=True)))
     found = [_alternative(option, pattern) for option in _options(tree)]

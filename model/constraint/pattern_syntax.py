@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.characters import NUM_CODE_POINTS, Ranges
@@ -85,6 +86,17 @@ SPACE: Ranges = (
 NEWLINES: Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
 CONTROL = {"t": 0x09, "n": 0x0A, "v": 0x0B, "f": 0x0C, "r": 0x0D}
 CLASSES = {"d": DIGITS, "w": WORD, "s": SPACE}
+# Engines differ in what these classes hold beyond ASCII: what all of them hold, and what any may.
+NARROW = {"d": DIGITS, "w": WORD, "s": SPACE[:-1]}
+_LAST = NUM_CODE_POINTS - 1
+WIDE = {
+    "d": (*DIGITS, (0x660, _LAST)),
+    "w": (*WORD, (0x80, _LAST)),
+    "s": ((0x09, 0x0D), (0x1C, 0x20), (0x85, 0x85), *SPACE[2:]),
+}
+Reading = Literal["exact", "narrow", "wide"]
+"""Classes as in ECMA-262, as all engines read them, or as any of them may."""
+OPPOSITE: dict[Reading, Reading] = {"exact": "exact", "narrow": "wide", "wide": "narrow"}
 
 
 def union(*sets: Ranges) -> Ranges:
@@ -151,9 +163,10 @@ def category(name: str) -> Ranges | None:
 class Parser:
     """A recursive descent parser of one pattern."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, reading: Reading = "exact") -> None:
         self.text = pattern
         self.at = 0
+        self.reading: Reading = reading
 
     def refuse(self, reason: str) -> PatternError:
         """The error for what stands at the current position."""
@@ -227,7 +240,11 @@ class Parser:
                 self.at = end + 1
             elif not self.take(":"):
                 raise self.refuse("flags and other (?...) groups are not supported")
+        if wrap:
+            self.reading = OPPOSITE[self.reading]
         inner = self.choice()
+        if wrap:
+            self.reading = OPPOSITE[self.reading]
         if not self.take(")"):
             raise self.refuse("missing ')'")
         return inner if wrap is None else Look(inner, wrap)
@@ -268,6 +285,16 @@ class Parser:
     def char_class(self) -> Ranges:
         """What follows an opening bracket."""
         negated = self.take("^")
+        if negated:
+            self.reading = OPPOSITE[self.reading]
+        found = self.class_items()
+        ranges = union(*found)
+        if negated:
+            self.reading = OPPOSITE[self.reading]
+        return inverse(ranges) if negated else ranges
+
+    def class_items(self) -> list[Ranges]:
+        """The members of a class up to its closing bracket."""
         found: list[Ranges] = []
         while not self.take("]"):
             lo = self.class_item()
@@ -281,8 +308,7 @@ class Parser:
                     continue
                 found += [((0x2D, 0x2D),), hi]  # as [\w-.] is read without the unicode flag
             found.append(lo)
-        ranges = union(*found)
-        return inverse(ranges) if negated else ranges
+        return found
 
     def class_item(self) -> Ranges:
         """One member of a class."""
@@ -295,7 +321,8 @@ class Parser:
         """What follows a backslash."""
         char = self.next_char()
         if char.lower() in CLASSES:
-            ranges = CLASSES[char.lower()]
+            reading = self.reading if char.islower() else OPPOSITE[self.reading]
+            ranges = {"exact": CLASSES, "narrow": NARROW, "wide": WIDE}[reading][char.lower()]
             return ranges if char.islower() else inverse(ranges)
         if char in "pP":
             return self.unicode_property(negated=char == "P")

@@ -382,7 +382,12 @@ RULES: tuple[Rule, ...] = (
         "bounded",
         "in code points; upper bounds to `max_counted_length`",
     ),
-    Rule(("pattern",), string_pattern, note="an ECMA-262 subset, as a search"),
+    Rule(
+        ("pattern",),
+        string_pattern,
+        exactness="bounded",
+        note="an ECMA-262 subset, as a search; classes as every engine reads them",
+    ),
     Rule(("format",), string_format, "bounded", "the known formats; others are remarks"),
     Rule(
         ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),

@@ -17,6 +17,7 @@ from agentloop.model.constraint.expression import Atom, Kind
 from agentloop.model.constraint.formats import format_automaton
 from agentloop.model.constraint.numerals import Bounds
 from agentloop.model.constraint.pattern import compile_pattern
+from agentloop.model.constraint.pattern_syntax import Reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +60,13 @@ class Matches(ScalarAtom):
     kind: ClassVar[Kind] = "string"
     pattern: str
     is_full_match: bool = False
+    is_narrow: bool = False
+    """Whether only texts that match in every engine count; for what is generated only."""
 
     @override
     def automaton(self) -> CharDfa:
-        return compile_pattern(self.pattern, is_full_match=self.is_full_match)
+        reading: Reading = "narrow" if self.is_narrow else "exact"
+        return compile_pattern(self.pattern, is_full_match=self.is_full_match, reading=reading)
 
 
 @dataclass(frozen=True, eq=False)

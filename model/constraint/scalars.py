@@ -40,6 +40,7 @@ from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Piece
 from agentloop.model.constraint.scalar_assertions import (
     Length,
+    Matches,
     MultipleOf,
     Numbers,
     ReadExactly,
@@ -67,7 +68,8 @@ def bounded(asked: Asked, options: CompileOptions) -> Asked:
 
     A bound that no text of `max_text_length` characters can break is dropped, which changes nothing
     for such texts. Of what must hold, upper bounds above `max_counted_length` are lowered to it,
-    and numbers that are compared keep to as many digits as a validator's floats can tell apart.
+    and numbers that are compared keep to as many digits as a validator's floats can tell apart;
+    patterns keep to what every engine of regular expressions takes them to mean.
     """
     cap = options.max_text_length
     must, goals = _without_vacuous(asked.must, cap), asked.goals
@@ -75,6 +77,8 @@ def bounded(asked: Asked, options: CompileOptions) -> Asked:
     for part in conjuncts(must):
         if isinstance(part, Length) and part.hi is not None:
             part = Length(part.lo, max(part.lo, min(part.hi, options.max_counted_length)))
+        elif isinstance(part, Matches) and options.portable_patterns and not part.is_full_match:
+            part = Matches(part.pattern, is_narrow=True)
         parts.append(part)
     if any(isinstance(leaf, Within | MultipleOf) for e in (must, *goals) for leaf in leaves(e)):
         parts.append(ReadExactly())

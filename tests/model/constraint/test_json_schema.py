@@ -18,7 +18,7 @@ from agentloop.model.constraint import CompileOptions, Dfa, EmptyConstraintError
 from agentloop.model.constraint.options import Whitespace
 from tests.model.constraint.schemas import compact, instances, sample, schemas
 
-JUDGE = CompileOptions(extra_keys="allowed", max_depth=5)
+JUDGE = CompileOptions(extra_keys="allowed", portable_patterns=False, max_depth=5)
 slow = settings(
     deadline=None,
     max_examples=70,

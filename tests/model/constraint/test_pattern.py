@@ -110,6 +110,21 @@ def test_what_has_no_automaton_is_refused(pattern: str, reason: str) -> None:
     assert repr(pattern) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"^\s+$", r"^\S+$", r"^[^\s]$", r"^\w\W$", r"^[^\w]$", r"^(?!\d)\D$", r"^[\s\d]$"]
+)
+def test_a_narrow_reading_holds_for_every_engine(pattern: str) -> None:
+    """The narrow reading is inside both ECMA's and Python's, the wide one around both."""
+    readings = {r: compile_pattern(pattern, reading=r) for r in ("narrow", "exact", "wide")}
+    reference = re.compile(pattern.replace("$", r"\Z"))
+    chars = "a1_ -\t\x1c\x85\xa0é٣\u2028\u3000\ufeff漢"
+    for text in [*chars, *(a + b for a in chars for b in chars)]:
+        in_python = bool(reference.search(text))
+        accepted = {name: dfa.accepts(text) for name, dfa in readings.items()}
+        assert not accepted["narrow"] or (in_python and accepted["exact"]), text
+        assert accepted["wide"] or not (in_python or accepted["exact"]), text
+
+
 def test_a_pattern_that_needs_too_many_states_is_refused() -> None:
     """A pattern whose automaton is exponential ends in an error, not in waiting."""
     with pytest.raises(StateBudgetError, match="needs more than 6,000 states"):

@@ -31,8 +31,9 @@ def depth(value: Any) -> int:
 
 def automaton(schema: JsonSchema, deepest: int) -> Dfa | None:
     """The automaton that judges: with every valid key, and as deep as the instances."""
+    judge = CompileOptions(extra_keys="allowed", portable_patterns=False, max_depth=deepest + 1)
     try:
-        return schema.automaton(CompileOptions(extra_keys="allowed", max_depth=deepest + 1))
+        return schema.automaton(judge)
     except EmptyConstraintError:
         return None
 

@@ -187,13 +187,13 @@ def _in_groups(state: Asked, emitter: ValueEmitter) -> Expr:
     """
     rests = [part.rest for part in conjuncts(state.must) if isinstance(part, Elements)]
     item = conjunction(*rests)
-    kinds = [kind for kind in KINDS if emitter.machine.at_kind(item, kind) != FALSE]
+    kinds: list[Kind] = [kind for kind in KINDS if emitter.machine.at_kind(item, kind) != FALSE]
     if kinds == ["string"]:
         return Distinct(tuple(map(_begins_with, INITIALS)))
     if not set(kinds) - {"array", "object"}:
-        return Distinct(tuple(KindIs(frozenset({kind})) for kind in kinds))
+        return Distinct(tuple(KindIs(frozenset((kind,))) for kind in kinds))
     literals: list[Kind] = ["null", "true", "false"]
-    others = [KindIs(frozenset({kind})) for kind in literals]
+    others = [KindIs(frozenset((kind,))) for kind in literals]
     number = KindIs(frozenset({"number"}))
     below, above = Bounds(hi=Decimal(0), is_hi_open=True), Bounds(lo=Decimal(10))
     digits = Bounds(Decimal(0), Decimal(10), is_hi_open=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from agentloop.model.constraint.formats import FORMATS
 from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pattern_syntax import MAX_REPEAT
-from agentloop.model.constraint.rules import RULES, Rule
+from agentloop.model.constraint.rule import Rule
+from agentloop.model.constraint.rules import RULES
 
 _HEAD = """\
 # JSON Schema

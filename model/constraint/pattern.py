@@ -17,6 +17,7 @@ from agentloop.model.constraint.characters import (
     from_rows,
     nothing,
 )
+from agentloop.model.constraint.code_points import Reading
 from agentloop.model.constraint.pattern_syntax import (
     Chars,
     Choice,
@@ -25,7 +26,6 @@ from agentloop.model.constraint.pattern_syntax import (
     Node,
     Parser,
     PatternError,
-    Reading,
     Repeat,
     Sequence,
 )

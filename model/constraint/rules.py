@@ -6,10 +6,6 @@ that is; docs/json-schema.md is generated from this table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
-
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.array_assertions import (
     AllDifferent,
@@ -43,6 +39,7 @@ from agentloop.model.constraint.object_assertions import (
     num_properties,
     required,
 )
+from agentloop.model.constraint.rule import Rule
 from agentloop.model.constraint.scalar_assertions import (
     HasFormat,
     Integral,
@@ -56,29 +53,6 @@ from agentloop.model.constraint.unevaluated import (
     unevaluated_items,
     unevaluated_properties,
 )
-
-Exactness = Literal["exact", "bounded", "refused"]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One group of keywords.
-
-    Attributes:
-        keywords: The keywords that are read together.
-        apply: Gives the expression of a subschema that has at least one of them.
-        exactness: "exact", or "bounded" where what is generated is a subset.
-        note: What the bound is.
-        first_draft: The first draft that has the keywords.
-        last_draft: The last draft that has them.
-    """
-
-    keywords: tuple[str, ...]
-    apply: Callable[[Scope], Expr]
-    exactness: Exactness = "exact"
-    note: str = ""
-    first_draft: int = 4
-    last_draft: int = 2020
 
 
 def of_type(scope: Scope) -> Expr:

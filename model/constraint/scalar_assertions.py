@@ -13,11 +13,11 @@ from typing_extensions import override
 
 from agentloop.model.constraint import numerals
 from agentloop.model.constraint.characters import CharDfa, of_length, of_words
+from agentloop.model.constraint.code_points import Reading
 from agentloop.model.constraint.expression import Atom, Kind
 from agentloop.model.constraint.formats import format_automaton
 from agentloop.model.constraint.numerals import Bounds
 from agentloop.model.constraint.pattern import compile_pattern
-from agentloop.model.constraint.pattern_syntax import Reading
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.engine import Engine, Job
 from agentloop.model.generation import Draft, Generation, pieces_of
 from agentloop.model.network import Transformer
-from agentloop.model.prompts import Message, render_chat
+from agentloop.model.prompts import Message, chat_pieces
 from agentloop.model.quiet import QuietLoop
 from agentloop.model.sampler import CanvasRow, Effort, Mark, SamplerOptions, options_for
 
@@ -83,6 +83,8 @@ class DiffusionLM:
         self.name = name
         self.config = config
         self.tokenizer = tokenizer
+        self._plain = Tokenizer.from_str(tokenizer.to_str())
+        self._plain.encode_special_tokens = True  # content never spells a control token
         self.vocabulary = Vocabulary.from_tokenizer(
             tokenizer, config.eos_ids, size=config.vocab_size, exclude=[config.mask_id]
         )
@@ -223,7 +225,11 @@ class DiffusionLM:
         )
         if not turns:
             raise ModelError("messages is empty, expected at least one message")
-        return self.tokenizer.encode(render_chat(turns)).ids
+        ids: list[int] = []
+        for is_control, text in chat_pieces(turns):
+            tokenizer = self.tokenizer if is_control else self._plain
+            ids += tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
 
     def close(self) -> None:
         """Stop the engine; calls that are not answered fail."""

@@ -13,6 +13,8 @@ from typing import Any, Literal, TypedDict
 
 Schema = Mapping[str, Any]
 
+TURN_START = "<|im_start|>"
+TURN_END = "<|im_end|>"
 TOOL_INSTRUCTION = "Answer with a JSON list of calls, or [] if no tool fits."
 READING_INSTRUCTION = (
     "Answer from the passages and quote the words that show it. "
@@ -42,8 +44,20 @@ def render_chat(messages: Iterable[Message]) -> str:
         >>> render_chat([{"role": "user", "content": "Hi"}])
         '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n'
     """
-    turns = [f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages]
-    return "".join(turns) + "<|im_start|>assistant\n"
+    return "".join(text for _, text in chat_pieces(messages))
+
+
+def chat_pieces(messages: Iterable[Message]) -> list[tuple[bool, str]]:
+    """The same text in pieces, each with whether it is a control token.
+
+    Only these are: what a message's content spells is never one, whatever it looks like.
+    """
+    pieces: list[tuple[bool, str]] = []
+    for message in messages:
+        pieces.append((True, TURN_START))
+        pieces.append((False, f"{message['role']}\n{message['content']}"))
+        pieces += [(True, TURN_END), (False, "\n")]
+    return [*pieces, (True, TURN_START), (False, "assistant\n")]
 
 
 def type_of(schema: Schema) -> str:

@@ -94,8 +94,7 @@ def choose_passages(hits: Sequence[Hit], question: str) -> list[Passage]:
 
     Each is a run of whole sentences around the one that shares most with the question. They share
     the room equally, and what one leaves goes to those after it; with the question they stay within
-    `PROMPT_BYTES`. (More room for the first shows the answer more often, but the default model
-    reads short passages better.)
+    `PROMPT_BYTES`.
 
     Args:
         hits: What a search gave.

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
+from typing_extensions import override
 
+from agentloop.errors import ConstraintError
 from agentloop.model.constraint.characters import (
     CharDfa,
     everything,
@@ -61,6 +63,20 @@ class OpaqueText(ScalarAtom):
     def spelt(self, *, in_json: bool) -> Fragment:
         """The bytes of the text, or of a JSON string's content and closing quote; one exit."""
         raise NotImplementedError
+
+    @override
+    def automaton(self) -> CharDfa:
+        """Refused: what a Quote holds is too large to be combined character by character.
+
+        Raises:
+            ConstraintError: Always.
+        """
+        raise ConstraintError(
+            "a Quote stands alone for its value: it cannot be told apart from other options for "
+            "the same string, nor be one of several objects that differ only inside it; use one "
+            "Quote over all texts, Nullable(Quote(...)), or give the options a first field that "
+            "differs"
+        )
 
 
 def bounded(asked: Asked, options: CompileOptions) -> Asked:

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop.errors import ConstraintError
-from agentloop.model.constraint import CompileOptions, List, Nullable, Object, Quote
+from agentloop.model.constraint import (
+    Choice,
+    CompileOptions,
+    List,
+    Nullable,
+    Object,
+    OneOf,
+    Quote,
+)
 from agentloop.model.constraint.quote import Unit, split
 from agentloop.model.constraint.suffix_automaton import SuffixAutomaton
 from agentloop.model.prompts import reading_answer
@@ -144,3 +152,11 @@ def test_bad_arguments_are_refused(make: object, reason: str) -> None:
     assert callable(make)
     with pytest.raises(ConstraintError, match=reason):
         make()
+
+
+def test_a_quote_among_alike_objects_is_refused_with_the_way_out() -> None:
+    """Objects that differ only inside a quote are an error that says so, not a crash."""
+    quoted = Object(answer=Quote(["Lima is in Peru."]), more=Choice(["a"]))
+    either = OneOf(quoted, Object(answer=Choice(["none"]), more=Choice(["b"])))
+    with pytest.raises(ConstraintError, match="a Quote stands alone for its value"):
+        either.automaton()

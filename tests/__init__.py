@@ -1,0 +1,1 @@
+"""Tests mirror the sources; agreement/ holds those against something independent."""

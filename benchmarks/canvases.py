@@ -162,6 +162,8 @@ def run(lm: DiffusionLM, made: list[Language], todo: list[Case]) -> Counter[str]
                 counts["passes"] += job.num_steps
                 counts["revised"] += sum(step.num_revised for step in job.row.trace)
             progress.advance(task, len(batch))
+            if not CONSOLE.is_terminal and start // BATCH % 25 == 0:
+                CONSOLE.print(f"{lm.name}: {counts['canvases']:,} of {len(todo):,}")
     return counts
 
 

@@ -34,9 +34,11 @@ class SamplerOptions:
     """How a canvas is refined.
 
     Attributes:
-        max_steps: Passes of the network at most, per canvas.
-        threshold: Commit positions whose constrained marginal is at least this.
-        window: Commit only within this many positions of the first masked one; None is everywhere.
+        max_steps: Passes of the network at most, per canvas. threshold: Commit positions whose
+        constrained marginal is at least this. window: Commit only within this many positions of
+        the first masked one; None is everywhere. left_first: Commit without gaps, up to the first
+        position that is not sure; a gap's length is
+            a guess, and what fills it then has to fit.
         temperature: 0 follows the best joint path; above 0 each step draws a joint text.
         edit_threshold: Take a committed token back when the model's own probability for it falls
             below this; 0 never does.
@@ -48,6 +50,7 @@ class SamplerOptions:
     max_steps: int = 32
     threshold: float = 0.9
     window: int | None = 8
+    left_first: bool = True
     temperature: float = 0.0
     edit_threshold: float = 0.0
     max_revisions: int = 0
@@ -58,7 +61,7 @@ class SamplerOptions:
 EFFORTS: dict[Effort, SamplerOptions] = {
     "instant": SamplerOptions(max_steps=4, threshold=0.5, window=None),
     "low": SamplerOptions(max_steps=12, threshold=0.7, window=16),
-    "medium": SamplerOptions(max_steps=32, threshold=0.9),
+    "medium": SamplerOptions(max_steps=32, threshold=0.8),
     "high": SamplerOptions(max_steps=64, threshold=0.95, edit_threshold=0.02, max_revisions=8),
 }
 
@@ -224,6 +227,10 @@ class CanvasRow:
         if options.window is not None and steps_left > 1:
             near = open_[open_ < open_[0] + max(options.window, quota)]
         confidence = posterior.confidence[near]
+        if options.left_first:
+            doubtful = confidence < options.threshold
+            sure = int(doubtful.argmax()) if doubtful.any() else len(near)
+            return near[: max(quota, sure)]
         order = np.argsort(-confidence, kind="stable")
         count = max(quota, int((confidence >= options.threshold).sum()))
         return np.sort(near[order[:count]])

@@ -60,8 +60,9 @@ def infer(
         locality: Exponent of that division under `"local"`, one number or (L,): 0 is the product.
         temperature: 0 proposes the best path; above 0 the logits are divided by it and the
             proposal is one exact draw.
-        path: What the best path maximises. `"greedy"`: from left to right, the posterior of each
-            next state given those before it. `"states"`: the summed probability of all texts that
+        path: What the best path maximises. `"greedy"`: from left to right, the probability of each
+            token that an accepted text may hold there; `"greedy_states"`: the posterior of each
+            next state. `"states"`: the summed probability of all texts that
             pass through the same states. `"tokens"`: the probability of the text itself. The
             last two favour short texts while the model is unsure.
         generator: Source of the draw, or a seed for one.

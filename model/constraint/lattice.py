@@ -162,17 +162,14 @@ class Lattice:
             row += values.take(automaton.pair_target)
             values = np.maximum.reduceat(row, automaton.pair_offsets[:-1])
             values -= log_norms[i]
-        return self._trace(scores, start)
+        return self.trace(scores, start)
 
-    def likeliest_pairs(self, start: int) -> list[int]:
-        """The pairs (L) that are likeliest one after another, each given those before it.
+    def trace(self, scores: Floats, start: int) -> list[int]:
+        """The pairs (L) of the path that takes the highest of `scores` (L, P) at every state.
 
-        Unlike the best path as a whole this does not favour short texts: a step weighs all texts
-        that go on from it, not the single best one.
+        Unlike the best path as a whole it does not favour short texts: a step is taken on its own
+        merit, not on that of the single best text that goes on from it.
         """
-        return self._trace(self.steps, start)
-
-    def _trace(self, scores: Floats, start: int) -> list[int]:
         offsets, pairs, state = self.automaton.pair_offsets.tolist(), list[int](), start
         for row in scores:
             first = offsets[state]

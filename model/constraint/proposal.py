@@ -14,7 +14,7 @@ from agentloop.model.constraint.segments import draw
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-PathScore = Literal["greedy", "states", "tokens"]
+PathScore = Literal["greedy", "greedy_states", "states", "tokens"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,10 @@ def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: Pat
     """The path that `path` asks for, with the best tokens on it."""
     automaton = lattice.automaton
     if path == "greedy":
-        chosen = lattice.likeliest_pairs(start)
+        maxima = automaton.max_sets(weights.log_maxima).take(automaton.pair_set, axis=1)
+        chosen = lattice.trace(np.where(lattice.steps > 0, maxima, -np.inf), start)
+    elif path == "greedy_states":
+        chosen = lattice.trace(lattice.steps, start)
     elif path == "states":
         with np.errstate(divide="ignore"):
             chosen = lattice.best_pairs(np.log(lattice.set_sums), start)

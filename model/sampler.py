@@ -34,11 +34,11 @@ class SamplerOptions:
     """How a canvas is refined.
 
     Attributes:
-        max_steps: Passes of the network at most, per canvas. threshold: Commit positions whose
-        constrained marginal is at least this. window: Commit only within this many positions of
-        the first masked one; None is everywhere. left_first: Commit without gaps, up to the first
-        position that is not sure; a gap's length is
-            a guess, and what fills it then has to fit.
+        max_steps: Passes of the network at most, per canvas.
+        threshold: Commit positions whose constrained marginal is at least this.
+        window: Commit only within this many positions of the first masked one; None is everywhere.
+        left_first: Commit without gaps, up to the first position that is not sure: a gap's length
+            is a guess, and what fills it later has to fit.
         temperature: 0 follows the best joint path; above 0 each step draws a joint text.
         edit_threshold: Take a committed token back when the model's own probability for it falls
             below this; 0 never does.

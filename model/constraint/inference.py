@@ -61,10 +61,9 @@ def infer(
         temperature: 0 proposes the best path; above 0 the logits are divided by it and the
             proposal is one exact draw.
         path: What the best path maximises. `"greedy"`: from left to right, the probability of each
-            token that an accepted text may hold there; `"greedy_states"`: the posterior of each
-            next state. `"states"`: the summed probability of all texts that
-            pass through the same states. `"tokens"`: the probability of the text itself. The
-            last two favour short texts while the model is unsure.
+            token that an accepted text may hold there. `"states"`: the summed probability of all
+            texts that pass through the same states. `"tokens"`: the probability of the text
+            itself. The last two favour short texts while the model is unsure.
         generator: Source of the draw, or a seed for one.
         start: State at the canvas's left edge; that of the text so far where this canvas
             continues another.

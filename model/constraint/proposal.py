@@ -14,7 +14,7 @@ from agentloop.model.constraint.segments import draw
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-PathScore = Literal["greedy", "greedy_states", "states", "tokens"]
+PathScore = Literal["greedy", "states", "tokens"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +36,6 @@ def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: Pat
     if path == "greedy":
         maxima = automaton.max_sets(weights.log_maxima).take(automaton.pair_set, axis=1)
         chosen = lattice.trace(np.where(lattice.steps > 0, maxima, -np.inf), start)
-    elif path == "greedy_states":
-        chosen = lattice.trace(lattice.steps, start)
     elif path == "states":
         with np.errstate(divide="ignore"):
             chosen = lattice.best_pairs(np.log(lattice.set_sums), start)

@@ -169,6 +169,24 @@ def test_the_best_text_is_the_best_of_all_texts(
 
 @few
 @given(canvases())
+def test_the_greedy_text_takes_the_likeliest_token_that_can_be_completed(
+    given_case: tuple[CompiledConstraint, Enumeration],
+) -> None:
+    """At temperature 0, `path="greedy"` is the argmax at every position, given those before it."""
+    compiled, case = given_case
+    posterior = run(compiled, case, path="greedy")
+    eos = list(case.vocabulary.eos_ids)
+    chosen = tuple(posterior.tokens[: posterior.end + 1].tolist())
+    for i, token in enumerate(chosen):
+        if case.tokens[i] != MASK:
+            continue
+        onward = {texts[i] for texts, _ in case.weights if texts[:i] == chosen[:i]}
+        scores = {t: case.log_p[i, eos].max() if t in eos else case.log_p[i, t] for t in onward}
+        assert scores[token] >= max(scores.values()) - 1e-9
+
+
+@few
+@given(canvases())
 def test_the_best_path_of_states_sums_over_texts(
     given_case: tuple[CompiledConstraint, Enumeration],
 ) -> None:

@@ -41,7 +41,7 @@ def tool(name: str, about: str, required: str, **properties: dict[str, object]) 
     return {"name": name, "description": about, "parameters": schema}
 
 
-TEXT: dict[str, object] = {"type": "string", "maxLength": 40}
+TEXT: dict[str, object] = {"type": "string", "minLength": 1}
 COUNT: dict[str, object] = {"type": "integer", "minimum": 1, "maximum": 20}
 TOOLS: list[ToolSpec] = [
     tool("FindBus", "Search for buses", "origin destination date",

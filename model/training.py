@@ -166,6 +166,14 @@ class Trainer:
             fused=True,
         )
 
+    @torch.no_grad()
+    def adopt(self) -> None:
+        """Start from the weights that `writer` holds now, with a fresh optimiser state."""
+        self.mask_row.copy_(self.writer.embed_tokens.weight[self.mask_id])
+        for name, parameter in {**self._live, "mask_row": self.mask_row}.items():
+            self.masters[name].copy_(parameter)
+            self.average[name].copy_(parameter)
+
     def read_prompts(self, batch: Batch) -> PromptKeys:
         """Keys of a batch's prompts from the frozen base, with the padding's bias."""
         with torch.no_grad():

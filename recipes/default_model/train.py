@@ -24,6 +24,7 @@ from rich.console import Console
 
 from agentloop.model.base_weights import MASK_ID, base_folder
 from agentloop.model.checkpoint import load_network, load_tokenizer
+from agentloop.model.default_weights import FOLDER, apply_delta
 from agentloop.model.training import StepReport, Trainer, TrainingOptions, held_out_loss
 from agentloop.model.training_data import Row, read_rows
 
@@ -40,6 +41,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=2.0, help="stop after this much time")
     parser.add_argument(
         "--cooldown", type=int, default=0, help="anneal over so many steps, then stop"
+    )
+    parser.add_argument(
+        "--from-base", action="store_true", help="without a state: not from the shipped weights"
     )
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--learning-rate", type=float, default=2e-4)
@@ -67,10 +71,12 @@ def open_trainer(options: argparse.Namespace) -> tuple[Trainer, dict[str, list[R
         }
     chosen = TrainingOptions(options.batch_size, options.learning_rate, seed=options.seed)
     trainer = Trainer(network, rows, options.out, chosen)
-    resumed = trainer.resume()
-    CONSOLE.print(
-        f"{len(rows):,} rows; {'resumed at' if resumed else 'starting at'} step {trainer.step}"
-    )
+    begin = "resumed" if trainer.resume() else "starting from the base"
+    if begin != "resumed" and not options.from_base and any(FOLDER.glob("*.safetensors")):
+        apply_delta(trainer.writer, FOLDER)
+        trainer.adopt()
+        begin = "starting from the shipped weights"
+    CONSOLE.print(f"{len(rows):,} rows; {begin}, step {trainer.step}")
     return trainer, held_out
 
 

@@ -68,6 +68,20 @@ def test_the_loss_falls_and_the_reader_stays(tmp_path: Path) -> None:
         assert torch.equal(dict(run.reader.named_parameters())[name], value)
 
 
+def test_a_run_may_start_from_given_weights(tmp_path: Path) -> None:
+    """What the writer holds becomes masters and average; the first step moves on from there."""
+    first, second = trainer(tmp_path / "a"), trainer(tmp_path / "b")
+    list(first.steps(5))
+    second.writer.load_state_dict(first.writer.state_dict())
+    with torch.no_grad():
+        second.writer.embed_tokens.weight[second.mask_id] = first.masters["mask_row"]
+    second.adopt()
+    for name, expected in first.masters.items():
+        assert torch.equal(second.masters[name], expected), name
+        assert torch.equal(second.average[name], expected), name
+    assert held_out_loss(second, rows(8)) == held_out_loss(first, rows(8))
+
+
 def test_cooldown_ends_with_a_small_rate(tmp_path: Path) -> None:
     """The rate falls linearly to its last step's share of the peak."""
     run = trainer(tmp_path, warmup=1)

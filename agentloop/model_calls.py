@@ -1,7 +1,8 @@
 """`llm`: ask the current model from inside a node, and get a value of the type you name.
 
-The model is whatever was given to the run (`g.run(..., model=lm)`) or set with `use_model`. This
-file knows the one method a model must have, not what a model is.
+The model is whatever was set with `use_model` in the node, or given to the run
+(`g.run(..., model=lm)`), or set with `use_model` around it: the innermost. This file knows the one
+method a model must have, not what a model is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Protocol, TypeVar, cast, overload
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from agentloop.context import Call, here, make_call
+from agentloop.context import Call, CallKeeper, here, make_call
 from agentloop.drafts import shorten
 from agentloop.errors import GraphError
 from agentloop.json_data import inlined
@@ -66,17 +67,29 @@ class Model(Protocol):
         ...
 
 
-_model: ContextVar[Model | None] = ContextVar("agentloop.model", default=None)
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A model that a block of code uses, and the run that the code is part of."""
+
+    model: Model
+    run: CallKeeper | None
+
+
+_setting: ContextVar[_Setting | None] = ContextVar("agentloop.model", default=None)
 
 
 @contextmanager
 def use_model(model: Model) -> Generator[Model]:
-    """Make a model the current one for `llm` calls in this block, for runs that name none."""
-    token = _model.set(model)
+    """Make a model the current one for `llm` calls in this block.
+
+    Inside a node it goes before the run's model; around a run it serves runs that name none.
+    """
+    place = here.get()
+    token = _setting.set(_Setting(model, place.run if place is not None else None))
     try:
         yield model
     finally:
-        _model.reset(token)
+        _setting.reset(token)
 
 
 def current_model() -> Model:
@@ -85,8 +98,11 @@ def current_model() -> Model:
     Raises:
         GraphError: There is none.
     """
-    place = here.get()
-    model: Model | None = (place.run.model if place is not None else None) or _model.get()
+    place, setting = here.get(), _setting.get()
+    run = place.run if place is not None else None
+    model: Model | None = setting.model if setting is not None else None
+    if run is not None and run.model is not None and (setting is None or setting.run is not run):
+        model = run.model  # given to a run that began inside the block
     if model is None:
         raise GraphError(
             "llm() has no model to go to; run with g.run(..., model=lm), or call it inside "

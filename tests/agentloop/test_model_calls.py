@@ -120,6 +120,29 @@ def test_without_a_model_the_error_says_how_to_give_one() -> None:
         graph.run_sync(S())
 
 
+def test_the_innermost_model_answers() -> None:
+    """A block inside a node goes before the run's model, which goes before a block around it."""
+
+    async def answer(s: S) -> None:
+        with use_model(ScriptedModel(["node"])):
+            inner = await llm(str, "?")
+        s.answer = f"{inner} {await llm(str, '?')}"
+
+    async def nest(s: S) -> None:
+        with use_model(ScriptedModel(["block"])):
+            named = await graph.run(S(), model=ScriptedModel(["inner run"]))
+            unnamed = await graph.run(S())
+        s.answer = f"{named.state.answer}, {unnamed.state.answer}"
+
+    graph = Graph(S).chain(START, answer, END)
+    with use_model(ScriptedModel(["around"])):
+        result = graph.run_sync(S(), model=ScriptedModel(["run"]))
+        assert result.state.answer == "node run"
+        assert graph.run_sync(S()).state.answer == "node around"
+    nested = Graph(S).chain(START, nest, END).run_sync(S(), model=ScriptedModel(["outer run"]))
+    assert nested.state.answer == "node inner run, node block"
+
+
 def test_a_rule_that_only_python_knows_is_reported() -> None:
     """A validator the schema does not show can refuse an answer; the error says what to do."""
 

@@ -31,6 +31,7 @@ from agentloop.model.constraint.pieces import (
     Piece,
     ValueEmitter,
     after_step,
+    close,
     gap,
     live_states,
     place,
@@ -103,6 +104,7 @@ class _ArrayWriter:
         self.builder = Builder(self.options.max_states)
         self.outcomes: dict[Outcome, int] = {}
         self.hubs: dict[Asked, int] = {}
+        self.closings: dict[int, int] = {}
         self.items: dict[Asked, int | None] = {}
         self.todo: list[Asked] = []
 
@@ -112,7 +114,9 @@ class _ArrayWriter:
         inside = builder.state()
         builder.arc(0, OPEN, inside)
         after = gap(builder, self.options, inside, b"")
-        self._close(after, start)
+        label = self._ending(start)
+        if label is not None:
+            builder.arc(after, CLOSE, exit_of(label))
         first = self._item(start)
         if first is not None:
             builder.end(after, first)
@@ -120,16 +124,16 @@ class _ArrayWriter:
             self._write_hub(self.todo.pop())
         return Piece(builder.finish(), tuple(self.outcomes))
 
-    def _close(self, source: int, state: Asked) -> None:
+    def _ending(self, state: Asked) -> int | None:
+        """The exit through which the array may end, None if it may not."""
         ending = self.emission.endings[state]
-        if ending is not None:
-            label = self.outcomes.setdefault(ending, len(self.outcomes))
-            self.builder.arc(source, CLOSE, exit_of(label))
+        return None if ending is None else self.outcomes.setdefault(ending, len(self.outcomes))
 
     def _write_hub(self, state: Asked) -> None:
         source, builder = self.hubs[state], self.builder
-        if self.emission.endings[state] is not None:
-            self._close(gap(builder, self.options, source, b""), state)
+        label = self._ending(state)
+        if label is not None:
+            close(builder, self.options, source, CLOSE, exit_of(label), self.closings)
         begin = self._item(state)
         if begin is not None:
             comma = builder.state()

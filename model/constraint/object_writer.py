@@ -8,7 +8,7 @@ from agentloop.model.constraint.fragment import Builder, Fragment, exit_of
 from agentloop.model.constraint.machine import Outcome
 from agentloop.model.constraint.object_places import Moves, Place
 from agentloop.model.constraint.options import CompileOptions
-from agentloop.model.constraint.pieces import Edge, Piece, gap, place
+from agentloop.model.constraint.pieces import Edge, Piece, close, gap, place
 from agentloop.model.constraint.spelling import QUOTE, escape
 
 OPEN, CLOSE, COMMA, COLON = 0x7B, 0x7D, 0x2C, 0x3A
@@ -80,6 +80,7 @@ class ObjectWriter:
         self.trie = KeyTrie(keys)
         self.outcomes: dict[Outcome, int] = {}
         self.hubs: dict[Place, int] = {}
+        self.closings: dict[int, int] = {}
         self.key_starts: dict[Place, int | None] = {}
         self.values: dict[object, int | None] = {}
         self.others: dict[object, _Others | None] = {}
@@ -92,7 +93,9 @@ class ObjectWriter:
         inside = self.builder.state()
         self.builder.arc(0, OPEN, inside)
         after = gap(self.builder, self.options, inside, b"")
-        self._close(after, start)
+        label = self._ending(start)
+        if label is not None:
+            self.builder.arc(after, CLOSE, exit_of(label))
         first = self._keys(start)
         if first is not None:
             self.builder.arc(after, QUOTE, first)
@@ -100,16 +103,16 @@ class ObjectWriter:
             self._write_hub(self.todo.pop())
         return Piece(self.builder.finish(), tuple(self.outcomes))
 
-    def _close(self, source: int, at: Place) -> None:
+    def _ending(self, at: Place) -> int | None:
+        """The exit through which the object may end, None if it may not."""
         ending = self.endings[at]
-        if ending is not None:
-            label = self.outcomes.setdefault(ending, len(self.outcomes))
-            self.builder.arc(source, CLOSE, exit_of(label))
+        return None if ending is None else self.outcomes.setdefault(ending, len(self.outcomes))
 
     def _write_hub(self, at: Place) -> None:
         source = self.hubs[at]
-        if self.endings[at] is not None:
-            self._close(gap(self.builder, self.options, source, b""), at)
+        label = self._ending(at)
+        if label is not None:
+            close(self.builder, self.options, source, CLOSE, exit_of(label), self.closings)
         first = self._keys(at)
         if first is not None:
             comma = self.builder.state()
@@ -134,7 +137,7 @@ class ObjectWriter:
         if key not in self.values:
             begin, colon = self.builder.state(), self.builder.state()
             self.builder.arc(begin, COLON, colon)
-            value = gap(self.builder, self.options, colon, b" ")
+            value = gap(self.builder, self.options, colon, b" ", breaks=False)
             is_written = place(self.builder, edge.piece.fragment, value, exits)
             self.values[key] = begin if is_written else None
         return self.values[key]

@@ -21,7 +21,8 @@ class CompileOptions:
 
     Attributes:
         whitespace: "compact" writes `{"a":1,"b":2}`, "spaced" writes `{"a": 1, "b": 2}`, "tolerant"
-            accepts both, and line breaks with indentation up to `max_indent` spaces.
+            accepts both in any mixture, and line breaks with indentation by up to `max_indent`
+            spaces or a quarter as many tabs.
         extra_keys: "asked" offers keys beyond `properties` only where the schema asks for them;
             "allowed" offers them wherever they are valid.
         portable_patterns: Whether strings are generated only where every engine of regular
@@ -44,7 +45,7 @@ class CompileOptions:
     max_text_length: int | None = None
     max_counted_length: int = 256
     max_counted_items: int = 32
-    max_indent: int = 12
+    max_indent: int = 32
 
     def __post_init__(self) -> None:
         if self.whitespace not in get_args(Whitespace):
@@ -66,12 +67,15 @@ class CompileOptions:
         if self.max_depth == 0:
             return None
         if much:
-            return replace(self, max_depth=0, max_counted_length=16, max_counted_items=4)
+            return replace(
+                self, max_depth=0, max_counted_length=16, max_counted_items=4, max_indent=8
+            )
         return replace(
             self,
             max_depth=self.max_depth - 1,
             max_counted_length=self.max_counted_length // 3,
             max_counted_items=self.max_counted_items // 2,
+            max_indent=self.max_indent // 2,
         )
 
 

@@ -95,8 +95,18 @@ def place(builder: Builder, fragment: Fragment, start: int, exits: Sequence[int 
     return True
 
 
-def gap(builder: Builder, options: CompileOptions, source: int, spaced: bytes) -> int:
-    """The state after the whitespace that may follow `source`; `spaced` is that of "spaced"."""
+def gap(
+    builder: Builder, options: CompileOptions, source: int, spaced: bytes, *, breaks: bool = True
+) -> int:
+    """The state after the whitespace that may follow `source`.
+
+    Args:
+        builder: Where the states are made.
+        options: They name the profile.
+        source: Where the whitespace may begin.
+        spaced: What the profile "spaced" writes here.
+        breaks: Whether a line may be broken here.
+    """
     if options.whitespace == "compact":
         return source
     if options.whitespace == "spaced":
@@ -110,10 +120,45 @@ def gap(builder: Builder, options: CompileOptions, source: int, spaced: bytes) -
     blank = builder.state()
     builder.arc(source, 0x20, blank)
     builder.end(blank, after)
-    line = source
-    for byte in b"\n" + b" " * options.max_indent:
-        following = builder.state()
-        builder.arc(line, byte, following)
-        builder.end(following, after)
-        line = following
+    if breaks:
+        line = builder.state()
+        builder.arc(source, 0x0A, line)
+        builder.end(line, after)
+        _repeat(builder, 0x20, options.max_indent, line, after)
+        _repeat(builder, 0x09, options.max_indent // 4, line, after)
     return after
+
+
+def _repeat(builder: Builder, byte: int, most: int, source: int, after: int) -> None:
+    for _ in range(most):
+        following = builder.state()
+        builder.arc(source, byte, following)
+        builder.end(following, after)
+        source = following
+
+
+def close(
+    builder: Builder,
+    options: CompileOptions,
+    source: int,
+    bracket: int,
+    target: int,
+    shared: dict[int, int],
+) -> None:
+    """Let a container end after the whitespace that may follow `source`.
+
+    Args:
+        builder: Where the states are made.
+        options: They name the profile.
+        source: Where the last part has just ended.
+        bracket: The byte that closes the container.
+        target: Where that leads.
+        shared: The states made for the same container before, by target.
+    """
+    if options.whitespace != "tolerant":
+        builder.arc(source, bracket, target)
+        return
+    if target not in shared:
+        shared[target] = builder.state()
+        builder.arc(gap(builder, options, shared[target], b""), bracket, target)
+    builder.end(source, shared[target])

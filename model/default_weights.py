@@ -20,6 +20,7 @@ from torch import Tensor
 from agentloop.errors import CheckpointError
 from agentloop.model.base_weights import MASK_ID, SHA256, base_folder
 from agentloop.model.checkpoint import load_network, load_tokenizer, read_tensors
+from agentloop.model.lora import DOWN, UP, product
 from agentloop.model.network import Transformer
 from agentloop.model.quantize import dequantize, quantize
 from agentloop.model.tensors import metadata_of, save_tensors
@@ -72,12 +73,20 @@ def apply_delta(writer: Transformer, folder: Path) -> None:
         if f"{name}.codes" in stored:
             delta = dequantize(stored[f"{name}.codes"], stored[f"{name}.scales"])
         elif name in stored:
-            delta = stored[name]
+            delta = stored[name].float()
         else:
             raise CheckpointError(f"the canvas weights in {folder} lack {name}; install again")
+        stem = name.removesuffix(".weight")
+        if f"{stem}{UP}" in stored:
+            delta = delta + product(stored[f"{stem}{UP}"], stored[f"{stem}{DOWN}"])
         weight.copy_(weight.float() + delta)
     row = stored["mask_row"]
     writer.embed_tokens.weight[MASK_ID] = row.to(writer.dtype)
+
+
+def holds_delta(folder: Path) -> bool:
+    """Whether a folder holds canvas weights over the default's base, as fine-tuning writes."""
+    return not (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
 
 
 def check_format(folder: Path) -> None:

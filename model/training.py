@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from agentloop.errors import CheckpointError
+from agentloop.model.lora import is_adapter
 from agentloop.model.network import PromptKeys, Transformer
 from agentloop.model.noise import KINDS
 from agentloop.model.tensors import load_tensors, metadata_of, save_tensors
@@ -127,12 +128,19 @@ def _token_losses(writer: Transformer, hidden: Tensor, targets: Tensor, mask_id:
 class Trainer:
     """A resumable run: one folder, one state file, a log line per step.
 
+    A writer with adapters (agentloop.model.lora) trains these alone, else all its blocks train.
+
     The folder holds `state.safetensors` (float32 masters, both Adam moments, average), `run.json`
     (options and step) and `log.jsonl`.
     """
 
     def __init__(
-        self, reader: Transformer, rows: list[Row], folder: Path, options: TrainingOptions
+        self,
+        reader: Transformer,
+        rows: list[Row],
+        folder: Path,
+        options: TrainingOptions,
+        writer: Transformer | None = None,
     ) -> None:
         mask_id = reader.config.mask_id
         assert mask_id is not None
@@ -142,13 +150,9 @@ class Trainer:
         self.options = options
         self.mask_id = mask_id
         self.step = 0
-        self.writer = make_writer(reader, mask_id)
+        self.writer = make_writer(reader, mask_id) if writer is None else writer
         self.mask_row = torch.nn.Parameter(reader.embed_tokens.weight[mask_id].detach().float())
-        self._live = {
-            name: p
-            for name, p in self.writer.named_parameters()
-            if not name.startswith(("embed_tokens", "lm_head"))
-        }
+        self._live = _learning(self.writer)
         for name, parameter in self.writer.named_parameters():
             parameter.requires_grad_(name in self._live)
         self.masters = {name: p.detach().float().clone() for name, p in self._live.items()}
@@ -275,6 +279,14 @@ class Trainer:
                     "exp_avg_sq": tensors[f"second.{name}"],
                 }
         return True
+
+
+def _learning(writer: Transformer) -> dict[str, torch.nn.Parameter]:
+    """What trains: the adapters if there are any, else all but embedding and head."""
+    named = dict(writer.named_parameters())
+    adapters = {name: p for name, p in named.items() if is_adapter(name)}
+    shared = ("embed_tokens", "lm_head")
+    return adapters or {name: p for name, p in named.items() if not name.startswith(shared)}
 
 
 def read_step(path: Path) -> int:

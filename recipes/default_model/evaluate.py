@@ -21,13 +21,14 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agentloop.cited_answer import CitedAnswer
+from agentloop.model.call_options import ParsedConstraint
 from agentloop.model.constraint import ToolCalls
 from agentloop.model.constraint.quote import split
 from agentloop.model.default_weights import FOLDER, load_default
 from agentloop.model.generation import Generation
-from agentloop.model.lm import DiffusionLM, ParsedConstraint
+from agentloop.model.lm import DiffusionLM
 from agentloop.model.sampler import EFFORTS, Effort
-from recipes.default_model.scores import call_scores, reading_scores
+from agentloop.scores import call_scores, reading_scores
 
 CONSOLE = Console()
 Row = dict[str, Any]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.model.prompts import reading_answer, tool_answer
-from recipes.default_model.scores import (
+from agentloop.scores import (
     answer_f1,
     call_scores,
     canonical_value,

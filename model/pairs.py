@@ -180,7 +180,7 @@ def _ordered(value: Any, schema: Any) -> Any:
         names = first + [name for name in items if name not in properties]
         return {name: _ordered(items[name], properties.get(name)) for name in names}
     if isinstance(value, list):
-        elements: list[Any] = value
+        elements = cast(list[Any], cast(object, value))
         return [_ordered(item, rules.get("items")) for item in elements]
     return value
 

@@ -34,6 +34,8 @@ class Call(Generic[T]):
         effect: Whether making it again would do something again.
         encode: Makes JSON data of a result.
         decode: Makes a result of JSON data.
+        cost: What it costs, in the unit of a run's `max_cost`; models tell with their answer.
+        limit: How many calls of this name one run may make.
     """
 
     kind: str
@@ -43,6 +45,8 @@ class Call(Generic[T]):
     effect: Effect = "none"
     encode: Callable[[Any], Any] = _same
     decode: Callable[[Any], Any] = _same
+    cost: float = 0.0
+    limit: int | None = None
 
 
 class CallKeeper(Protocol):

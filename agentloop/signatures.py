@@ -2,56 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from pydantic.errors import PydanticInvalidForJsonSchema
 
 from agentloop.errors import GraphBuildError
+from agentloop.flow import is_async
 from agentloop.json_data import as_array, as_object, inlined
 from agentloop.model.prompts import Schema
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Signature:
-    """What a function takes and gives.
+    """What a function takes and gives: the body of a tool made with `@tool`.
 
     Attributes:
         call: The function.
         description: The first paragraph of its docstring, on one line.
         parameters: The JSON schema of its arguments.
-        result: Checks what it returns; `None` where it does not say.
     """
 
     call: Callable[..., Any]
     description: str
     parameters: Schema
-    result: TypeAdapter[Any] | None
+    _result: TypeAdapter[Any] | None
     _model: type[BaseModel]
     _signature: inspect.Signature
 
-    def arguments(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Named values as validated Python arguments: positional ones, and the rest by name.
-
-        Raises:
-            pydantic.ValidationError: A value does not fit its annotation.
-        """
-        checked = self._model.model_validate(dict(values))
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        for i, (name, parameter) in enumerate(self._signature.parameters.items()):
-            value = getattr(checked, f"argument_{i}")
-            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-                positional.append(value)
-            else:
-                named[name] = value
-        return positional, named
+    @property
+    def returns(self) -> Schema | None:
+        """The JSON schema of what it returns, `None` where it does not say or has none."""
+        if self._result is None:
+            return None
+        try:
+            return inlined(without_titles(self._result.json_schema(mode="serialization")))
+        except PydanticInvalidForJsonSchema:
+            return None
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Python arguments by name.
@@ -60,6 +55,42 @@ class Signature:
             TypeError: As calling the function would.
         """
         return dict(self._signature.bind(*args, **kwargs).arguments)
+
+    def prepare(self, request: Mapping[str, Any]) -> Callable[[], Awaitable[Any]]:
+        """The call with named values, ready to make.
+
+        Raises:
+            pydantic.ValidationError: A value does not fit its annotation.
+        """
+        checked = self._model.model_validate(dict(request))
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for i, (name, parameter) in enumerate(self._signature.parameters.items()):
+            value = getattr(checked, f"argument_{i}")
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                positional.append(value)
+            else:
+                named[name] = value
+
+        async def invoke() -> Any:
+            if is_async(self.call):
+                return await self.call(*positional, **named)
+            result = await asyncio.to_thread(self.call, *positional, **named)
+            return await result if inspect.isawaitable(result) else result
+
+        return invoke
+
+    def checked(self, result: Any) -> Any:
+        """A result as its return annotation has it.
+
+        Raises:
+            pydantic.ValidationError: It does not fit.
+        """
+        return result if self._result is None else self._result.validate_python(result)
+
+    def encode(self, result: Any) -> Any:
+        """A result as JSON data."""
+        return result if self._result is None else self._result.dump_python(result, mode="json")
 
 
 def read_signature(call: Callable[..., Any]) -> Signature:

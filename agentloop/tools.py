@@ -1,29 +1,65 @@
-"""Tools: functions a model may call, with arguments that are checked before anything runs."""
+"""Tools: functions a model may call, with arguments that are checked before anything runs.
+
+A tool knows its schema and how it may be called. What it does is its body: a Python function
+(`agentloop.signatures`) or a tool of another program (`agentloop.mcp_client`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
-import jsonschema
-import jsonschema.exceptions
-import jsonschema.validators
 from pydantic import ValidationError
-from referencing import Registry
 
 from agentloop.context import Call, Effect, make_call
 from agentloop.drafts import shorten
 from agentloop.errors import GraphBuildError, ToolError
-from agentloop.flow import is_async
 from agentloop.model.prompts import Schema, ToolSpec
-from agentloop.signatures import Signature, read_signature
+from agentloop.schema_checks import MESSAGE_LENGTH, argument_check, pointer_to
+from agentloop.signatures import read_signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_MESSAGE_LENGTH = 400
+
+
+class Body(Protocol):
+    """What a tool does."""
+
+    @property
+    def returns(self) -> Schema | None:
+        """The JSON schema of what it gives, `None` if it gives anything."""
+        ...
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Python arguments by name; `TypeError` as for a function."""
+        ...
+
+    def prepare(self, request: Mapping[str, Any]) -> Callable[[], Awaitable[Any]]:
+        """The call with arguments by name, ready to make; `ValidationError` if they do not fit."""
+        ...
+
+    def checked(self, result: Any) -> Any:
+        """A result, or a recorded one, as what the tool gives; `ValidationError` if it is not."""
+        ...
+
+    def encode(self, result: Any) -> Any:
+        """A result as JSON data."""
+        ...
+
+
+class ToolOptions(TypedDict, total=False):
+    """How a tool may be called; described at `Tool`."""
+
+    effect: Effect
+    sends: bool
+    trusted: bool
+    limit: int | None
+    max_calls: int | None
+    timeout_s: float | None
+    cost: float
 
 
 class Tool(Generic[P, R]):
@@ -35,8 +71,16 @@ class Tool(Generic[P, R]):
         name: What models call it.
         description: What models read about it.
         parameters: The JSON schema of its arguments, an object.
-        effect: `"none"` if calling it again changes nothing, `"once"` if it must never run twice,
-            `"idempotent"` if the outside sorts out repeats by key.
+        effect: `"none"` if calling it again changes nothing, `"once"` if it must never run twice
+            for one call, `"idempotent"` if the outside sorts out repeats by key.
+        sends: Whether its arguments leave your control although nothing changes: an address that
+            is fetched, a search that a third party answers. Approval treats it like an effect.
+        trusted: Whether a model may read its results without approvals becoming necessary:
+            nobody else has a say in what they hold.
+        limit: How many calls may be running at once, in all runs together.
+        max_calls: How many calls one run may make.
+        timeout_s: Seconds after which a call fails. A plain `def` goes on in its thread.
+        cost: What one call costs, in the unit of a run's `max_cost`.
     """
 
     def __init__(
@@ -45,22 +89,32 @@ class Tool(Generic[P, R]):
         description: str,
         parameters: Schema,
         *,
-        effect: Effect = "none",
-        limit: int | None = None,
-        signature: Signature | None = None,
+        body: Body | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
         self.name = name
         self.description = description
         self.parameters = parameters
-        self.effect: Effect = effect
-        self._limit = limit
+        self.effect: Effect = options.get("effect", "none")
+        self.sends = options.get("sends", False)
+        self.trusted = options.get("trusted", False)
+        self.limit = options.get("limit")
+        self.max_calls = options.get("max_calls")
+        self.timeout_s = options.get("timeout_s")
+        self.cost = options.get("cost", 0.0)
         self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             WeakKeyDictionary()
         )
-        self._signature = signature
-        if limit is not None and limit < 1:
-            raise GraphBuildError(f"tool {name!r} has limit={limit}; use 1 or more, or None")
-        self._validator = _validator(name, parameters)
+        self._body = body
+        for option in ("limit", "max_calls"):
+            value = getattr(self, option)
+            if value is not None and value < 1:
+                raise GraphBuildError(f"tool {name!r} has {option}={value}; use 1 or more, or None")
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise GraphBuildError(
+                f"tool {name!r} has timeout_s={self.timeout_s}; use more than 0, or None"
+            )
+        self._check = argument_check(parameters, name)
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
@@ -74,28 +128,28 @@ class Tool(Generic[P, R]):
             "parameters": self.parameters,
         }
 
+    @property
+    def returns(self) -> Schema | None:
+        """The JSON schema of its results, `None` if it does not say."""
+        return self._body.returns if self._body is not None else None
+
     def check(self, arguments: object) -> None:
         """Check arguments against the schema.
 
         Raises:
             ToolError: They do not fit; it says where, what was expected and what came.
         """
-        best_match = cast(Any, jsonschema.exceptions).best_match
-        best = best_match(self._validator.iter_errors(arguments))
-        if best is None:
-            return
-        pointer = "".join(f"/{_escape(part)}" for part in best.absolute_path)
-        limit = shorten(best.validator_value, 120)
-        expected, got = f"{best.validator} {limit}", shorten(best.instance, 120)
-        raise ToolError(
-            f"tool {self.name!r} was not called: its arguments at "
-            f"{pointer or 'the top'} do not fit: {best.message[:_MESSAGE_LENGTH]} "
-            f"(expected {expected}, got {got})",
-            tool=self.name,
-            pointer=pointer,
-            expected=expected,
-            got=got,
-        )
+        misfit = self._check.misfit(arguments)
+        if misfit is not None:
+            raise ToolError(
+                f"tool {self.name!r} was not called: its arguments at "
+                f"{misfit.pointer or 'the top'} do not fit: {misfit.message} "
+                f"(expected {misfit.expected}, got {misfit.got})",
+                tool=self.name,
+                pointer=misfit.pointer,
+                expected=misfit.expected,
+                got=misfit.got,
+            )
 
     async def call(self, arguments: Mapping[str, Any]) -> R:
         """Call with JSON arguments: check them, run the function, check its result.
@@ -103,126 +157,90 @@ class Tool(Generic[P, R]):
         Raises:
             ToolError: The arguments do not fit the schema (then the function did not run), or the
                 result does not fit the return annotation, or there is no function.
+            LimitError: The run has made as many calls of it as it may.
+            TimeoutError: It took longer than its `timeout_s`.
             Exception: Whatever the function raises.
         """
         self.check(arguments)
-        signature = self._runnable()
-        try:
-            positional, named = signature.arguments(arguments)
-        except ValidationError as error:
-            raise self._refusal(error, "its arguments do not fit") from error
-        return await self._run(signature, positional, named, arguments)
+        return await self._run(self._runnable(), arguments)
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call as Python: check what was passed against the annotations, then run the function."""
-        signature = self._runnable()
+        body = self._runnable()
+        return await self._run(body, body.bind(args, kwargs))
+
+    async def encoded(self, arguments: Mapping[str, Any]) -> Any:
+        """`call`, with the result as JSON data."""
+        return self._runnable().encode(await self.call(arguments))
+
+    async def _run(self, body: Body, request: Mapping[str, Any]) -> R:
         try:
-            request = signature.bind(args, kwargs)
-            positional, named = signature.arguments(request)
+            invoke = body.prepare(request)
         except ValidationError as error:
             raise self._refusal(error, "its arguments do not fit") from error
-        return await self._run(signature, positional, named, request)
 
-    async def _run(
-        self,
-        signature: Signature,
-        positional: list[Any],
-        named: dict[str, Any],
-        request: Mapping[str, Any],
-    ) -> R:
         async def make() -> Any:
             async with self._gate():
-                if is_async(signature.call):
-                    return await signature.call(*positional, **named)
-                result = await asyncio.to_thread(signature.call, *positional, **named)
-                return await result if inspect.isawaitable(result) else result
-
-        adapter = signature.result
-        if adapter is None:
-            return cast(R, await make_call(Call("tool", self.name, request, make, self.effect)))
-
-        async def make_checked() -> Any:
-            result = await make()
+                result = await self._timely(invoke)
             try:
-                return adapter.validate_python(result)
+                return body.checked(result)
             except ValidationError as error:
                 what = "its result does not fit its return annotation"
                 raise self._refusal(error, what) from error
 
-        return await make_call(
-            Call(
-                "tool",
-                self.name,
-                request,
-                make_checked,
-                self.effect,
-                encode=lambda result: adapter.dump_python(result, mode="json"),
-                decode=adapter.validate_python,
-            )
+        call = Call(
+            "tool",
+            self.name,
+            request,
+            make,
+            self.effect,
+            encode=body.encode,
+            decode=body.checked,
+            cost=self.cost,
+            limit=self.max_calls,
         )
+        return cast(R, await make_call(call))
 
-    def _gate(self) -> asyncio.Semaphore | _Open:
-        if self._limit is None:
-            return _Open()
+    async def _timely(self, invoke: Callable[[], Awaitable[Any]]) -> Any:
+        if self.timeout_s is None:
+            return await invoke()
+        limit = asyncio.timeout(self.timeout_s)
+        try:
+            async with limit:
+                return await invoke()
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(
+                    f"tool {self.name!r} took longer than its timeout of {self.timeout_s} s"
+                ) from error
+            raise
+
+    def _gate(self) -> AbstractAsyncContextManager[Any]:
+        if self.limit is None:
+            return nullcontext()
         loop = asyncio.get_running_loop()
-        return self._gates.setdefault(loop, asyncio.Semaphore(self._limit))
+        return self._gates.setdefault(loop, asyncio.Semaphore(self.limit))
 
-    def _runnable(self) -> Signature:
-        if self._signature is None:
+    def _runnable(self) -> Body:
+        if self._body is None:
             raise ToolError(
                 f"tool {self.name!r} was loaded from a specification and has no function to run; "
                 "use its checked arguments, or define it with @tool",
                 tool=self.name,
             )
-        return self._signature
+        return self._body
 
     def _refusal(self, error: ValidationError, what: str) -> ToolError:
         first = error.errors(include_url=False, include_context=False)[0]
-        pointer = "".join(f"/{_escape(part)}" for part in first["loc"])
-        got = shorten(first["input"], 120)
+        pointer = pointer_to(first["loc"])
+        message, got = first["msg"][:MESSAGE_LENGTH], shorten(first["input"], 120)
         return ToolError(
-            f"tool {self.name!r}: {what} at {pointer or 'the top'}: "
-            f"{first['msg'][:_MESSAGE_LENGTH]}, got {got}",
+            f"tool {self.name!r}: {what} at {pointer or 'the top'}: {message}, got {got}",
             tool=self.name,
             pointer=pointer,
-            expected=first["msg"][:_MESSAGE_LENGTH],
+            expected=message,
             got=got,
         )
-
-
-class _Open:
-    """A gate that is always open."""
-
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-
-def _escape(part: object) -> str:
-    return str(part).replace("~", "~0").replace("/", "~1")
-
-
-def _validator(name: str, parameters: Schema) -> Any:
-    if not isinstance(parameters, Mapping) or parameters.get("type") != "object":  # pyright: ignore[reportUnnecessaryIsInstance] - may come from a file
-        raise GraphBuildError(
-            f"tool {name!r} needs a JSON schema of an object for its arguments, got "
-            f"{shorten(parameters)}; write {{'type': 'object', 'properties': {{...}}}}"
-        )
-    kind: Any = jsonschema.validators.validator_for(
-        parameters, default=jsonschema.Draft202012Validator
-    )
-    try:
-        kind.check_schema(parameters)
-    except jsonschema.exceptions.SchemaError as error:
-        pointer = "".join(f"/{_escape(part)}" for part in error.absolute_path)
-        raise GraphBuildError(
-            f"tool {name!r} has an invalid JSON schema at {pointer or 'the top'}: "
-            f"{error.message[:_MESSAGE_LENGTH]}"
-        ) from error
-    offline: Any = Registry  # an empty one: references to other documents fetch nothing
-    return kind(parameters, registry=offline())
 
 
 class _Decorator(Protocol):
@@ -238,11 +256,7 @@ def tool(call: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
 def tool(call: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effect: Effect = "none",
-    limit: int | None = None,
+    *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
 ) -> _Decorator: ...
 def tool(
     call: Callable[..., Any] | None = None,
@@ -250,8 +264,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: Effect = "none",
-    limit: int | None = None,
+    **options: Unpack[ToolOptions],
 ) -> Any:
     """Make a tool of a function: `@tool` or `@tool(effect="once")`.
 
@@ -262,9 +275,8 @@ def tool(
         call: The function.
         name: Another name than the function's.
         description: Another description than the docstring's first paragraph.
-        effect: `"none"` for a tool that only reads, `"once"` for one that must never run twice for
-            one call, `"idempotent"` for one that may.
-        limit: How many calls may be running at once, in all runs together.
+        **options: How it may be called: `effect`, `sends`, `trusted`, `limit`, `max_calls`,
+            `timeout_s`, `cost`, as described at `Tool`.
 
     Raises:
         GraphBuildError: A parameter has no annotation or cannot be passed by name.
@@ -272,13 +284,8 @@ def tool(
 
     def make(function: Callable[..., Any]) -> Tool[..., Any]:
         signature = read_signature(function)
-        return Tool(
-            name or function.__name__,
-            signature.description if description is None else description,
-            signature.parameters,
-            effect=effect,
-            limit=limit,
-            signature=signature,
-        )
+        about = signature.description if description is None else description
+        label = name or function.__name__
+        return Tool(label, about, signature.parameters, body=signature, **options)
 
     return make if call is None else make(call)

@@ -231,8 +231,8 @@ class Engine:
     def _next_canvas(self, job: Job) -> bool:
         """Go on with a further canvas, or finish the job."""
         job.written += job.row.text_tokens
-        following = None if job.row.ended else job.make_row(job)
         job.rows.append(job.row)
+        following = None if job.row.ended else job.make_row(job)
         if following is not None:
             job.row = following
             read = self.cache.read([*job.prompt, *job.written][:-1])

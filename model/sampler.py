@@ -1,4 +1,4 @@
-"""Refinement of one canvas: which positions to commit, which to take back, and when it is done.
+"""Refinement of one canvas: what to commit, what to take back, and when it is done.
 
 A row knows its constraint and its canvas; it is handed logits and asks for nothing. All policies
 work on constrained marginals, ties go to the earlier position, and every step commits at least one
@@ -8,7 +8,7 @@ position, so a row always ends. Nothing here depends on other rows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -16,67 +16,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agentloop.errors import ModelError
 from agentloop.model.constraint.compiled import CompiledConstraint
-from agentloop.model.constraint.inference import CanvasPosterior, Weighting, infer
-from agentloop.model.constraint.proposal import PathScore
+from agentloop.model.constraint.inference import CanvasPosterior, infer
+from agentloop.model.effort import EFFORTS, Effort, SamplerOptions
+from agentloop.model.forced import ForcedText
+from agentloop.model.nucleus import keep_nucleus
+from agentloop.model.policies import Beliefs, divergence, has_gap
 from agentloop.model.tensors import from_array
 
+__all__ = ["EFFORTS", "MASKED", "CanvasRow", "Effort", "Mark", "SamplerOptions", "StepTrace"]
+
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 MASKED = -1
 
-Effort = Literal["instant", "low", "medium", "high"]
 Mark = Literal["masked", "committed", "revised", "fixed"]
-
-
-@dataclass(frozen=True)
-class SamplerOptions:
-    """How a canvas is refined.
-
-    Attributes:
-        max_steps: Passes of the network at most, per canvas.
-        threshold: Commit positions whose constrained marginal is at least this.
-        window: Commit only within this many positions of the first masked one; None is everywhere.
-        left_first: Commit without gaps, up to the first position that is not sure: a gap's length
-            is a guess, and what fills it later has to fit.
-        temperature: 0 follows the best joint path; above 0 each step draws a joint text.
-        edit_threshold: Take a committed token back when the model's own probability for it falls
-            below this; 0 never does.
-        max_revisions: Positions taken back at most, per canvas.
-        weighting: Weights of the constraint's inference.
-        path: Which joint path temperature 0 follows.
-    """
-
-    max_steps: int = 32
-    threshold: float = 0.9
-    window: int | None = 8
-    left_first: bool = True
-    temperature: float = 0.0
-    edit_threshold: float = 0.0
-    max_revisions: int = 0
-    weighting: Weighting = "local"
-    path: PathScore = "greedy"
-
-
-EFFORTS: dict[Effort, SamplerOptions] = {
-    "instant": SamplerOptions(max_steps=4, threshold=0.5, window=None),
-    "low": SamplerOptions(max_steps=12, threshold=0.7, window=16),
-    "medium": SamplerOptions(max_steps=32, threshold=0.8),
-    "high": SamplerOptions(max_steps=64, threshold=0.95, edit_threshold=0.02, max_revisions=8),
-}
-
-
-def options_for(effort: Effort, temperature: float) -> SamplerOptions:
-    """The options of an effort level.
-
-    Raises:
-        ModelError: The level is unknown or the temperature is not a number of at least 0.
-    """
-    if effort not in EFFORTS:
-        raise ModelError(f"effort is {effort!r}, expected one of {', '.join(EFFORTS)}")
-    if not (math.isfinite(temperature) and temperature >= 0):
-        raise ModelError(f"temperature is {temperature!r}, expected a finite number of at least 0")
-    return replace(EFFORTS[effort], temperature=temperature)
 
 
 @dataclass
@@ -87,11 +41,13 @@ class StepTrace:
         p_valid: Probability that text drawn position by position would have been accepted.
         num_committed: Positions committed.
         num_revised: Positions taken back.
+        num_computed: Positions that the network worked on.
     """
 
     p_valid: float
     num_committed: int
     num_revised: int
+    num_computed: int = 0
 
 
 @dataclass
@@ -106,6 +62,11 @@ class CanvasRow:
         start_state: The constraint's state at the left edge.
         room_after: Tokens that may follow this canvas.
         fixed: (L,) ids given by the caller, -1 elsewhere.
+        forced: What the constraint leaves no choice about; None looks for none.
+        tokens: (L,) ids as they stand, -1 where masked.
+        log_p: (L,) log-probability that each token had when it was committed; 0 where it was given
+            or forced.
+        trace: What each step did.
     """
 
     compiled: CompiledConstraint
@@ -115,23 +76,36 @@ class CanvasRow:
     start_state: int = 0
     room_after: int = 0
     fixed: Ints | None = None
+    forced: ForcedText | None = None
     tokens: Ints = field(init=False)
+    log_p: Floats = field(init=False)
     trace: list[StepTrace] = field(init=False, default_factory=list[StepTrace])
-    states: Ints | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        """Begin with every slot masked that the caller did not fix."""
+        """Begin with every slot masked that neither the caller nor the constraint fixes."""
         if self.fixed is None:
             self.fixed = np.full(self.length, MASKED, np.int64)
         self.tokens = self.fixed.copy()
+        self.log_p = np.zeros(self.length)
         self._rng = np.random.default_rng(self.seed)
         self._revised = np.zeros(self.length, np.bool_)
         self._revisions_left = self.options.max_revisions
+        self._reviews_left = self.options.review_rounds
+        self._proposed = np.full(self.length, MASKED, np.int64)
+        self._num_stable = np.zeros(self.length, np.int64)
+        self._confidence = np.zeros(self.length)
+        self._settle()
+        if self._is_full:
+            self._reviews_left = 0  # nothing on it is the model's
+
+    @property
+    def _is_full(self) -> bool:
+        return not bool((self.tokens == MASKED).any())
 
     @property
     def done(self) -> bool:
-        """Whether no slot is masked."""
-        return not bool((self.tokens == MASKED).any())
+        """Whether no slot is masked and no review is due."""
+        return self._is_full and self._reviews_left == 0
 
     @property
     def ended(self) -> bool:
@@ -141,15 +115,17 @@ class CanvasRow:
     @property
     def end_state(self) -> int:
         """The constraint's state at the right edge of a finished canvas."""
-        assert self.states is not None
-        return int(self.states[-1])
+        return self._state_at(self.length)
 
     @property
     def text_tokens(self) -> list[int]:
         """The ids up to the first end of text."""
+        return [int(token) for token in self.tokens[: self._text_length]]
+
+    @property
+    def _text_length(self) -> int:
         eos = np.isin(self.tokens, self.compiled.vocabulary.eos_ids)
-        stop = int(eos.argmax()) if eos.any() else self.length
-        return [int(token) for token in self.tokens[:stop]]
+        return int(eos.argmax()) if eos.any() else self.length
 
     def marks(self) -> list[Mark]:
         """What each slot is."""
@@ -167,34 +143,61 @@ class CanvasRow:
         Args:
             logits: (L, V) float32.
         """
+        is_review = self._is_full
         taken_back = self._doubtful(logits)
         canvas = self.tokens.copy()
         canvas[taken_back] = MASKED
-        if len(taken_back) and taken_back.max() == len(self.text_tokens):
+        if len(taken_back) and taken_back.max() == self._text_length:
             canvas[taken_back.max() :] = MASKED  # the end of text itself is in doubt
-        posterior = infer(
+        if is_review:
+            self._reviews_left = self._reviews_left - 1 if len(taken_back) else 0
+        posterior = self._posterior(logits, canvas)
+        confidence = posterior.confidence
+        self._follow_proposal(posterior, confidence)
+        chosen = self._choose(posterior, confidence, canvas)
+        before = self.tokens
+        self.tokens = canvas
+        self.tokens[chosen] = posterior.tokens[chosen]
+        self.log_p[chosen] = np.log(np.maximum(confidence[chosen], 1e-300))
+        if posterior.end < self.length and posterior.end in chosen:
+            self.tokens[posterior.end :] = posterior.tokens[posterior.end :]
+        changed = taken_back[self.tokens[taken_back] != before[taken_back]]
+        self._revised[changed] = True
+        p_valid = math.exp(min(posterior.log_p_valid, 0.0))
+        self.trace.append(StepTrace(p_valid, len(chosen), len(changed), len(logits)))
+        self._settle()
+
+    def _posterior(self, logits: Tensor, canvas: Ints) -> CanvasPosterior:
+        temperature = self._temperature()
+        if temperature > 0 and self.options.top_p < 1.0:
+            logits = keep_nucleus(
+                logits, np.flatnonzero(canvas == MASKED), self.options.top_p, temperature
+            )
+        return infer(
             self.compiled,
             logits,
             canvas,
             weighting=self.options.weighting,
             path=self.options.path,
-            temperature=self.options.temperature,
+            temperature=temperature,
             generator=self._rng,
             start=self.start_state,
             room_after=self.room_after,
         )
-        chosen = self._choose(posterior, canvas)
-        before = self.tokens
-        self.tokens = canvas
-        self.tokens[chosen] = posterior.tokens[chosen]
-        if posterior.end < self.length and posterior.end in chosen:
-            self.tokens[posterior.end :] = posterior.tokens[posterior.end :]
-        self.states = posterior.states
-        changed = taken_back[self.tokens[taken_back] != before[taken_back]]
-        self._revised[changed] = True
-        self.trace.append(
-            StepTrace(math.exp(min(posterior.log_p_valid, 0.0)), len(chosen), len(changed))
-        )
+
+    def _temperature(self) -> float:
+        """The temperature of this step: from the first to the final one as the canvas fills."""
+        first, final = self.options.temperature, self.options.final_temperature
+        if final is None:
+            return first
+        return first + (final - first) * float((self.tokens != MASKED).mean())
+
+    def _follow_proposal(self, posterior: CanvasPosterior, confidence: Floats) -> None:
+        """Count for how many passes each proposed token has stood, and how its belief moved."""
+        same = posterior.tokens == self._proposed
+        self._num_stable = np.where(same, self._num_stable + 1, 1)
+        self._shift = np.where(same, divergence(self._confidence, confidence), np.inf)
+        self._proposed, self._confidence = posterior.tokens, confidence
 
     def _doubtful(self, logits: Tensor) -> Ints:
         """Committed positions whose token the model no longer believes, the worst first."""
@@ -203,7 +206,7 @@ class CanvasRow:
         if options.edit_threshold <= 0 or self._revisions_left <= 0:
             return np.empty(0, np.int64)
         committed = np.flatnonzero((self.tokens != MASKED) & (self.fixed == MASKED))
-        committed = committed[committed <= len(self.text_tokens)]
+        committed = committed[committed <= self._text_length]
         if not len(committed):
             return committed
         scores = torch.log_softmax(logits[from_array(committed)], dim=-1)
@@ -214,23 +217,58 @@ class CanvasRow:
         self._revisions_left -= len(doubtful)
         return doubtful
 
-    def _choose(self, posterior: CanvasPosterior, canvas: Ints) -> Ints:
+    def _choose(self, posterior: CanvasPosterior, confidence: Floats, canvas: Ints) -> Ints:
         """Masked positions to commit now, up to the proposal's end of text."""
         options = self.options
         masked = np.flatnonzero(canvas == MASKED)
         open_ = masked[masked <= posterior.end]
         if not len(open_):
             return masked
+        if has_gap(confidence[open_], options.early_gap):
+            return open_
         steps_left = max(1, options.max_steps - len(self.trace))
         quota = -(-len(open_) // steps_left)
         near = open_
         if options.window is not None and steps_left > 1:
             near = open_[open_ < open_[0] + max(options.window, quota)]
-        confidence = posterior.confidence[near]
-        if options.left_first:
-            doubtful = confidence < options.threshold
-            sure = int(doubtful.argmax()) if doubtful.any() else len(near)
-            return near[: max(quota, sure)]
-        order = np.argsort(-confidence, kind="stable")
-        count = max(quota, int((confidence >= options.threshold).sum()))
-        return np.sort(near[order[:count]])
+        if not options.left_first:
+            near = near[np.argsort(-confidence[near], kind="stable")]
+        beliefs = Beliefs(
+            confidence[near],
+            self._num_stable[near],
+            self._shift[near],
+            lambda: posterior.entropy[near],
+        )
+        return np.sort(near[: max(quota, options.policy.count(beliefs))])
+
+    def _settle(self) -> None:
+        """Commit what must follow the text that stands without a gap."""
+        masked = np.flatnonzero(self.tokens == MASKED)
+        if self.forced is None or not len(masked):
+            return
+        first = int(masked[0])
+        if len(masked) < self.length - first:
+            return  # what stands further right was placed for another spelling
+        stretch = self.forced.after(self._state_at(first))
+        fits = self._num_that_fit(first, stretch.states)
+        self.tokens[first : first + fits] = stretch.tokens[:fits]
+        if fits and stretch.states[fits - 1] == self.compiled.automaton.done:
+            self.tokens[first + fits :] = stretch.tokens[fits - 1]
+
+    def _num_that_fit(self, first: int, states: tuple[int, ...]) -> int:
+        """How many of some tokens can stand from a position on, so that the text can still end."""
+        distance = self.compiled.automaton.distance
+        room = self.length - first + self.room_after
+        for count in range(min(len(states), self.length - first), 0, -1):
+            if distance[states[count - 1]] <= room - count:
+                return count
+        return 0
+
+    def _state_at(self, position: int) -> int:
+        """The constraint's state after the committed tokens ahead of a position."""
+        automaton, state = self.compiled.automaton, self.start_state
+        for token in self.tokens[:position].tolist():
+            if state == automaton.done:
+                break
+            state = automaton.follow(state, int(automaton.token_class[token]))
+        return state

@@ -1,0 +1,147 @@
+"""Turns messages and options into a request: tokens, compiled constraint, budget, canvases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, cast
+
+from tokenizers import Tokenizer
+
+from agentloop.errors import ContextLengthError, ModelError
+from agentloop.model.call_options import CallOptions, ParsedConstraint, Settings, settings_of
+from agentloop.model.config import ModelConfig
+from agentloop.model.constraint.compiled import CompiledConstraint, compile_constraint
+from agentloop.model.constraint.vocabulary import Vocabulary
+from agentloop.model.forced import ForcedText
+from agentloop.model.plan import Plan, Thinking
+from agentloop.model.prompts import Message, chat_pieces
+from agentloop.model.request import SAMPLE_TEMPERATURE, Candidate, Request
+from agentloop.model.stop_texts import ANY_TEXT, StopText
+
+DEFAULT_MAX_TOKENS = 64
+_CLOSING = "\n"
+"""What parts thoughts from the answer."""
+_NEXT_SAMPLE = 1_000_003
+"""How far the seeds of two samples are apart."""
+
+
+class RequestBuilder:
+    """Knows a model's tokens and context; safe to use from any thread."""
+
+    def __init__(self, config: ModelConfig, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        self._plain = Tokenizer.from_str(tokenizer.to_str())
+        self._plain.encode_special_tokens = True  # content never spells a control token
+        self._forced_text = lru_cache(maxsize=64)(self._find_forced_text)
+
+    def text_ids(self, text: str) -> list[int]:
+        """Token ids of plain text, in which no control token is ever spelt."""
+        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def prompt_ids(self, messages: str | Sequence[Message]) -> list[int]:
+        """Token ids of a conversation, open for the answer.
+
+        Raises:
+            ModelError: There is no message.
+        """
+        turns = as_messages(messages)
+        ids: list[int] = []
+        for is_control, text in chat_pieces(turns):
+            if is_control:
+                ids += self.tokenizer.encode(text, add_special_tokens=False).ids
+            else:
+                ids += self.text_ids(text)
+        return ids
+
+    def compile(self, constraint: ParsedConstraint | None) -> CompiledConstraint:
+        """A constraint made ready for the vocabulary, from the cache if it was before."""
+        return compile_constraint(constraint or ANY_TEXT, self.vocabulary)
+
+    def forced_text(self, compiled: CompiledConstraint) -> ForcedText:
+        """What a constraint leaves no choice about, from memory if it was asked for lately."""
+        return self._forced_text(compiled)
+
+    def _find_forced_text(self, compiled: CompiledConstraint) -> ForcedText:
+        return ForcedText(compiled, self.text_ids)
+
+    def wanted(self, options: CallOptions) -> ParsedConstraint | None:
+        """The constraint that a call's text satisfies; None for any text."""
+        stop = options.get("stop")
+        if options.get("constraint") is None and stop:
+            return StopText((stop,) if isinstance(stop, str) else tuple(stop))
+        return options.get("constraint")
+
+    def request(self, messages: str | Sequence[Message], options: CallOptions) -> Request:
+        """A request with its jobs.
+
+        Raises:
+            CanvasTooSmallError: The constraint's shortest text is longer than `max_tokens`.
+            ContextLengthError: Prompt and answer are longer than the model's context.
+            ModelError: An option is unknown or out of its range.
+        """
+        settings = settings_of(options)
+        constraint = self.wanted(options)
+        prompt = self.prompt_ids(messages)
+        compiled = self.compile(constraint)
+        budget = self.budget(compiled, settings, len(prompt))
+        candidates: list[Candidate] = []
+        for number in range(settings.samples):
+            sampler = settings.sampler
+            if number and sampler.temperature == 0:
+                sampler = replace(sampler, temperature=SAMPLE_TEMPERATURE)
+            plan = Plan(
+                self.forced_text(compiled),
+                sampler,
+                budget,
+                settings.seed + number * _NEXT_SAMPLE,
+                must_end=settings.constraint is not None,
+                thinking=self._thinking(settings),
+            )
+            candidates.append(Candidate(plan.start(prompt), plan))
+        return Request(settings, constraint, candidates, self.vocabulary)
+
+    def _thinking(self, settings: Settings) -> Thinking | None:
+        if not settings.thinking_tokens:
+            return None
+        closing = tuple(self.text_ids(_CLOSING))
+        return Thinking(self.compile(None), settings.thinking_tokens, closing)
+
+    def budget(self, compiled: CompiledConstraint, settings: Settings, prompt_length: int) -> int:
+        """Tokens of the answer, its end of text included."""
+        budget = settings.max_tokens
+        if budget is None:
+            budget = max(DEFAULT_MAX_TOKENS, compiled.min_tokens + compiled.min_tokens // 2)
+        compiled.check_fits(budget)
+        limit = self.config.max_position_embeddings
+        thought = settings.thinking_tokens
+        if prompt_length + thought + budget > limit:
+            beside = f" and thinking up to {thought:,}" if thought else ""
+            raise ContextLengthError(
+                f"the prompt has {prompt_length:,} tokens and the answer up to {budget:,}{beside}, "
+                f"but the model's context is {limit:,}; shorten the prompt or lower max_tokens"
+            )
+        return budget
+
+
+def as_messages(messages: str | Sequence[Message]) -> Sequence[Message]:
+    """A conversation; a text alone is what the user says.
+
+    Raises:
+        ModelError: There is no message.
+    """
+    turns: Sequence[Message] = (
+        [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    )
+    if not turns:
+        raise ModelError("messages is empty, expected at least one message")
+    return turns
+
+
+def as_options(given: Mapping[str, Any]) -> CallOptions:
+    """Keywords as options; what they hold is checked when they are used."""
+    return cast(CallOptions, given)

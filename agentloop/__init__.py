@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from agentloop.reducers import Log, Max, Merge, Sum
     from agentloop.retrieval.index import Index
     from agentloop.steps import END, START, both, each, node
+    from agentloop.tool_calls import call_tools
     from agentloop.tools import tool
-    from agentloop.toolset import ToolSet, call_tools
+    from agentloop.toolset import ToolSet
 
 _LAZY: dict[str, str] = {  # name -> module; keeps `import agentloop` free of torch
     "DiffusionLM": "agentloop.model.lm",
@@ -40,7 +41,7 @@ _LAZY: dict[str, str] = {  # name -> module; keeps `import agentloop` free of to
     "agent": "agentloop.agents",
     "ask": "agentloop.asking",
     "both": "agentloop.steps",
-    "call_tools": "agentloop.toolset",
+    "call_tools": "agentloop.tool_calls",
     "each": "agentloop.steps",
     "emit": "agentloop.context",
     "llm": "agentloop.model_calls",

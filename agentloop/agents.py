@@ -15,8 +15,9 @@ from agentloop.model.prompts import Message
 from agentloop.model_calls import llm
 from agentloop.reducers import Log
 from agentloop.steps import END, START, each
+from agentloop.tool_calls import call_tools
 from agentloop.tools import Tool
-from agentloop.toolset import ToolSet, call_tools
+from agentloop.toolset import ToolSet
 
 
 class Turn(BaseModel, frozen=True):

@@ -81,7 +81,10 @@ class Tool(Generic[P, R]):
         max_calls: How many calls one run may make.
         timeout_s: Seconds after which a call fails. A plain `def` goes on in its thread.
         cost: What one call costs, in the unit of a run's `max_cost`.
+        is_foreign: Whether another program wrote its schema, so that the engine may refuse it.
     """
+
+    is_foreign = False
 
     def __init__(
         self,

@@ -1,10 +1,9 @@
-"""Several tools together: loaded from a file, chosen by a model, called with checked arguments."""
+"""Several tools together, by name: made of tools, or loaded from a file."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, overload
@@ -12,31 +11,8 @@ from typing import Any, overload
 from agentloop.drafts import shorten
 from agentloop.errors import GraphBuildError, ToolError
 from agentloop.json_data import as_array, as_object
-from agentloop.model.prompts import Message, ToolSpec, tool_messages
-from agentloop.model_calls import generate
+from agentloop.model.prompts import ToolSpec
 from agentloop.tools import Tool
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call that a model asked for, its arguments checked.
-
-    Attributes:
-        tool: The tool.
-        arguments: Arguments that its schema accepts.
-        result: What the function returned, if the call was executed.
-        is_executed: Whether it was.
-    """
-
-    tool: Tool[..., Any]
-    arguments: dict[str, Any]
-    result: Any = None
-    is_executed: bool = False
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        return self.tool.name
 
 
 class ToolSet(Sequence[Tool[..., Any]]):
@@ -124,76 +100,3 @@ def _from_entry(entry: object, place: str) -> Tool[..., Any]:
     no_parameters: dict[str, Any] = {"type": "object", "properties": {}}
     parameters: dict[str, Any] = known.get("parameters") or no_parameters
     return Tool(known["name"], str(known.get("description") or ""), parameters)
-
-
-async def call_tools(
-    tools: Iterable[Tool[..., Any]],
-    messages: Sequence[Message],
-    *,
-    min: int = 0,
-    max: int = 1,
-    execute: bool = False,
-    effort: str = "medium",
-    max_tokens: int | None = None,
-    temperature: float = 0.0,
-    seed: int | None = None,
-) -> list[ToolCall]:
-    """Let the current model choose calls for a conversation.
-
-    Args:
-        tools: The tools it may call.
-        messages: The conversation.
-        min: The fewest calls; 0 lets it say that no tool fits.
-        max: The most calls.
-        execute: Whether to run them, one after the other, and fill in their results.
-        effort: How many passes the model may take.
-        max_tokens: The longest answer, in tokens.
-        temperature: 0 for the likeliest answer.
-        seed: Of the random choices, above temperature 0.
-
-    Returns:
-        The calls, every one checked against its tool's schema before any is executed.
-
-    Raises:
-        ToolError: The answer does not fit a tool's schema (a model that is decoded under the
-            constraint cannot give such an answer).
-    """
-    known = tools if isinstance(tools, ToolSet) else ToolSet(tools)
-    from agentloop.model.constraint import ToolCalls  # loads torch, so only when needed
-
-    generation = await generate(
-        tool_messages(known.specs, messages),
-        ToolCalls(known.specs, min=min, max=max),
-        name="tools",
-        effort=effort,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
-    )
-    calls = [_checked(known, call) for call in _call_list(generation.text)]
-    if not execute:
-        return calls
-    return [
-        ToolCall(call.tool, call.arguments, await call.tool.call(call.arguments), True)
-        for call in calls
-    ]
-
-
-def _call_list(text: str) -> list[object]:
-    try:
-        value: object = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ToolError(f"the model answered {shorten(text)}, expected a JSON list") from error
-    calls = as_array(value)
-    if calls is None:
-        raise ToolError(f"the model answered {shorten(text)}, expected a JSON list of calls")
-    return calls
-
-
-def _checked(tools: ToolSet, call: object) -> ToolCall:
-    known = as_object(call)
-    if known is None or not {"name", "arguments"} <= set(known):
-        raise ToolError(f"the model answered {shorten(call)}, expected name and arguments")
-    tool = tools.named(known["name"])
-    tool.check(known["arguments"])
-    return ToolCall(tool, known["arguments"])

@@ -23,6 +23,27 @@ class RouteDefinition:
     then: str | None
 
 
+@dataclass(frozen=True)
+class LimitDefinition:
+    """What a run of the graph may take in all, `None` for any amount, and where it goes then.
+
+    Attributes:
+        steps: Nodes that may begin.
+        calls: Calls (`llm`, tools, steps) that may begin.
+        tokens: Tokens of model calls.
+        cost: Of models and tools, in their unit.
+        seconds: Seconds that a run may take, the time between its sessions not counted.
+        then: The step to go to, `"END"` to end there, `None` to fail.
+    """
+
+    steps: int | None = None
+    calls: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    then: str | None = None
+
+
 @dataclass
 class Definition:
     """The steps by name, and what follows each: one edge or a route."""
@@ -32,6 +53,7 @@ class Definition:
     steps: dict[str, object] = field(default_factory=lambda: {})
     edges: dict[str, str] = field(default_factory=lambda: {})
     routes: dict[str, RouteDefinition] = field(default_factory=lambda: {})
+    limits: LimitDefinition = LimitDefinition()
 
     def arrows(self) -> Iterator[tuple[str, str, str]]:
         """Every (source, target, label); the label says how a route's arrow is taken."""
@@ -45,6 +67,8 @@ class Definition:
                 yield source, target, target
             if route.then is not None and route.then not in route.targets:
                 yield source, route.then, f"after {route.limit}"
+        if self.limits.then is not None:
+            yield "START", self.limits.then, "at a limit of the run"
 
     def graphs(self) -> list[SubGraph]:
         """The graphs that are steps of this one, those inside `each` and `both` included."""
@@ -59,7 +83,9 @@ class Definition:
 
     def outline(self) -> dict[str, Any]:
         """Everything about the graph that a recorded run depends on, as JSON data."""
+        way_out = {} if self.limits.then is None else {"then": self.limits.then}
         return {
+            **way_out,
             "state": self.spec.state.model_json_schema(),
             "steps": {name: step_outline(step) for name, step in self.steps.items()},
             "edges": self.edges,

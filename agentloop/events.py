@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 logger = logging.getLogger("agentloop")
 
@@ -37,15 +37,26 @@ class Event(NamedTuple):
     at_s: float
 
 
+Listener: TypeAlias = Callable[[Event], object]
+"""Called with every event, from whatever thread it happens in."""
+
+
+@runtime_checkable
+class TraceKeeper(Protocol):
+    """A listener that goes on with the trace of a recorded run when the run is resumed."""
+
+    def begin(self, run: str, earlier: str | None) -> str:
+        """A run begins or goes on: what was recorded for it before, and what to record now."""
+        ...
+
+
 class EventLog:
     """The events of one run, in order, and those who wait for the next."""
 
-    def __init__(
-        self, listener: Callable[[Event], object] | None = None, is_kept: bool = True
-    ) -> None:
+    def __init__(self, listeners: Sequence[Listener] = (), is_kept: bool = True) -> None:
         self.events: list[Event] = []
         self.is_closed = False
-        self._listener = listener
+        self._listeners = listeners
         self._is_kept = is_kept
         self._waiters: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -55,9 +66,9 @@ class EventLog:
         """Add an event; never waits for anybody."""
         if self._is_kept:
             self.events.append(event)
-        if self._listener is not None:
+        for listener in self._listeners:
             try:
-                self._listener(event)
+                listener(event)
             except Exception:  # a consumer's fault is not the run's
                 logger.exception("an event listener failed at %s %s", event.kind, event.path)
         if self._waiters:

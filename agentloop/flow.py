@@ -95,13 +95,14 @@ class Table:
 
 @dataclass(slots=True)
 class Flow:
-    """Steps and what follows each."""
+    """Steps and what follows each; `way_out` is where a run goes at a limit of the whole run."""
 
     name: str
     spec: StateSpec[Any]
     ops: list[Op] = field(default_factory=lambda: [])
     exits: list[Arc | Table] = field(default_factory=lambda: [])
     first: int = 0
+    way_out: Arc | None = None
 
 
 def is_async(call: Callable[..., Any]) -> bool:
@@ -189,10 +190,12 @@ def compile_flow(definition: Definition) -> Flow:
         then = arc(name, route.then) if route.then is not None else None
         return Table(name, arcs, route.limit, stays, then)
 
+    way_out = definition.limits.then
     return Flow(
         definition.name,
         definition.spec,
         [make_op(step, definition.spec, choices(name)) for name, step in definition.steps.items()],
         [leave(name) for name in definition.steps],
         numbers[definition.edges["START"]],
+        Arc(numbers[way_out], way_out) if way_out is not None else None,
     )

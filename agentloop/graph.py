@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
-from agentloop.definition import Definition, RouteDefinition
+from agentloop.blocking import run_blocking
+from agentloop.definition import Definition, LimitDefinition, RouteDefinition
 from agentloop.drawing import as_mermaid, as_networkx
 from agentloop.errors import GraphBuildError
-from agentloop.events import Event
 from agentloop.flow import Flow, compile_flow
-from agentloop.model_calls import Model
+from agentloop.many import MapResult, Report, execute_all, reporting
 from agentloop.rules import check_rules
 from agentloop.runs import (
-    EventStream,
+    MapOptions,
     Options,
     RunOptions,
     RunResult,
-    execute_all,
     execute_checked,
-    run_blocking,
+    make_options,
 )
-from agentloop.sqlite_store import sqlite_store
 from agentloop.state import state_spec
 from agentloop.steps import (
     END,
@@ -43,7 +40,7 @@ from agentloop.steps import (
     checked_name,
     step_name,
 )
-from agentloop.stores import Store
+from agentloop.stream import EventStream
 
 if TYPE_CHECKING:
     from networkx import DiGraph  # type: ignore[import-untyped]  # as in agentloop.drawing
@@ -149,6 +146,46 @@ class Graph(SubGraph, Generic[S]):
         self._flow = None
         return self
 
+    def limit(
+        self,
+        *,
+        steps: int | None = None,
+        calls: int | None = None,
+        tokens: int | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
+        then: Target[S] | None = None,
+    ) -> Graph[S]:
+        """Bound what a run of the graph may take, and say where it goes then.
+
+        At a limit, what is running is cancelled; what was committed stays. The step named by
+        `then` and those after it run without these limits. Limits given to `run` lead there too.
+
+        Args:
+            steps: Nodes that may begin.
+            calls: Calls (`llm`, tools, steps) that may begin.
+            tokens: Tokens of model calls; no call begins once they are reached.
+            cost: Of models and tools, in their unit; likewise.
+            seconds: Seconds that a run may take.
+            then: Where to go, `END` to end there; without it the run fails with `LimitError`.
+
+        Returns:
+            The graph itself.
+
+        Raises:
+            GraphBuildError: A limit is not positive, or `then` is `START`.
+        """
+        given = {"steps": steps, "calls": calls, "tokens": tokens, "cost": cost, "seconds": seconds}
+        for name, value in given.items():
+            if value is not None and not value > 0:
+                raise GraphBuildError(f"g.limit({name}={value}): use more than 0, or None")
+        way_out = self._add(then) if then is not None else None
+        if way_out == "START":
+            raise GraphBuildError("g.limit(..., then=START): a limit leads out, not to the start")
+        self._definition.limits = LimitDefinition(steps, calls, tokens, cost, seconds, way_out)
+        self._flow = None
+        return self
+
     def _add(self, step: Step[S] | End) -> str:
         """The name of a step, which becomes part of the graph if it is not yet."""
         if step is START or step is END:
@@ -223,39 +260,14 @@ class Graph(SubGraph, Generic[S]):
         return as_mermaid(self._definition, result.events if result is not None else ())
 
     async def run(
-        self,
-        state: S | None = None,
-        *,
-        run: str | None = None,
-        store: Store | str | PathLike[str] | None = None,
-        answers: Mapping[str, Any] | None = None,
-        model: Model | None = None,
-        max_steps: int | None = None,
-        max_calls: int | None = None,
-        timeout_s: float | None = None,
-        concurrency: int | None = None,
-        on_event: Callable[[Event], object] | None = None,
-        check: bool = True,
-        migrate: bool = False,
+        self, state: S | None = None, *, run: str | None = None, **options: Unpack[RunOptions]
     ) -> RunResult[S]:
         """Run the graph once, or go on with a recorded run.
 
         Args:
             state: What it starts with; not changed. Left out to go on with a recorded run.
             run: The run's name, in events and errors, and in the store.
-            store: Where the run is recorded, a file name for a SQLite file. A run of this name that
-                is there already is continued: what is recorded does not run again.
-            answers: Answers to the questions a recorded run waits for, by the paths in its result's
-                `waiting`.
-            model: The model that `llm` calls inside nodes go to.
-            max_steps: Nodes that the run may start in all.
-            max_calls: Calls (`llm`, tools, steps) that the run may make in all.
-            timeout_s: Seconds that the run may take, questions not counted.
-            concurrency: Nodes that may be working at once.
-            on_event: Called with every event; what it raises is logged and ignored.
-            check: Raise what a node raises; if not, it is in the result's `error`, next to a
-                state with everything that was committed.
-            migrate: Go on with a recorded run although the graph has changed since.
+            options: The store, the model, limits and more: see `agentloop.runs.RunOptions`.
 
         Raises:
             GraphBuildError: The graph breaks a rule.
@@ -264,33 +276,12 @@ class Graph(SubGraph, Generic[S]):
             GraphError: A limit, a conflict of parallel writes, a wrong-typed write.
             Exception: Whatever a node raises, with a note that says where.
         """
-        options = self._options(
-            store=store,
-            answers=answers,
-            model=model,
-            max_steps=max_steps,
-            max_calls=max_calls,
-            timeout_s=timeout_s,
-            concurrency=concurrency,
-            on_event=on_event,
-            migrate=migrate,
-        )
-        return await execute_checked(self.flow, state, options, run, check)
+        check = options.get("check", True)
+        return await execute_checked(self.flow, state, self._options(options), run, check)
 
-    def _options(self, **given: Unpack[RunOptions]) -> Options:
-        store = given.get("store")
-        return Options(
-            model=given.get("model"),
-            max_steps=given.get("max_steps"),
-            max_calls=given.get("max_calls"),
-            timeout_s=given.get("timeout_s"),
-            concurrency=given.get("concurrency"),
-            on_event=given.get("on_event"),
-            store=sqlite_store(store) if isinstance(store, str | PathLike) else store,
-            answers=given.get("answers"),
-            is_migrating=given.get("migrate", False),
-            fingerprint=self.fingerprint if store is not None else "",
-        )
+    def _options(self, given: RunOptions) -> Options:
+        fingerprint = self.fingerprint if given.get("store") is not None else ""
+        return make_options(given, self._definition.limits, fingerprint)
 
     def run_sync(
         self, state: S | None = None, *, run: str | None = None, **options: Unpack[RunOptions]
@@ -304,34 +295,43 @@ class Graph(SubGraph, Generic[S]):
         *,
         concurrency: int = 64,
         run: str | None = None,
-        store: Store | str | PathLike[str] | None = None,
-        model: Model | None = None,
-        max_steps: int | None = None,
-        on_event: Callable[[Event], object] | None = None,
-        check: bool = True,
-    ) -> list[RunResult[S]]:
+        keep: bool = True,
+        progress: bool | Report = False,
+        on_result: Callable[[int, RunResult[S]], object] | None = None,
+        **options: Unpack[MapOptions],
+    ) -> MapResult[S]:
         """Run the graph on many states, `concurrency` at once; their model calls share batches.
 
         Args:
             states: What the runs start with; drawn as runs begin.
             concurrency: Runs that are going on at once.
-            run: What the runs are named after: `run-0`, `run-1`, ...
-            store: Where they are recorded, as in `run`; those recorded already go on.
-            model: The model that `llm` calls inside nodes go to.
-            max_steps: Nodes that each run may start in all.
-            on_event: Called with every event of every run.
-            check: Raise the first failure.
+            run: What the runs are named after: `run-0`, `run-1`, ... With a store, a map that was
+                stopped goes on where it was: what is recorded does not run again.
+            keep: Whether to keep the results; if not, memory does not grow with the states.
+            progress: Show a bar on the terminal, or a function that is told of it.
+            on_result: Called with each number and result as the runs end.
+            options: What every run takes: see `agentloop.runs.MapOptions`.
 
         Returns:
-            The results in the order of the states. They hold no events; use `on_event`.
+            The results in the order of the states, with sums and a table. They hold no events.
 
         Raises:
             Exception: With `check`, the first failure, after which the other runs are cancelled;
-                without, failures are in the results.
+                with `check=False`, failures are in the results.
         """
-        options = self._options(store=store, model=model, max_steps=max_steps, on_event=on_event)
-        options = replace(options, is_kept=False)
-        return await execute_all(self.flow, states, options, concurrency, run, check)
+        check = options.get("check", True)
+        with reporting(progress) as report:
+            return await execute_all(
+                self.flow,
+                states,
+                replace(self._options(cast(RunOptions, options)), is_kept=False),
+                concurrency=concurrency,
+                name=run,
+                check=check,
+                is_kept=keep,
+                on_result=on_result,
+                report=report,
+            )
 
     def stream(
         self, state: S | None = None, *, run: str | None = None, **options: Unpack[RunOptions]
@@ -340,4 +340,4 @@ class Graph(SubGraph, Generic[S]):
 
         Takes what `run` takes. The stream ends with the run, and raises what the run raises.
         """
-        return EventStream(self.flow, state, self._options(**options), run)
+        return EventStream(self.flow, state, self._options(options), run)

@@ -11,7 +11,7 @@ lost here as well.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from agentloop.context import Call
 from agentloop.errors import DeterminismError, GraphError, JournalError
 from agentloop.json_data import as_object
+from agentloop.spending import Spent, spent_on
 from agentloop.state import StateSpec
 from agentloop.stores import Row, RunLog
 
@@ -45,12 +46,16 @@ class Journal:
         run: The run's name.
         is_done: Whether the run had come to its end.
         num_replayed: Patches taken from the record so far.
+        reached_limit: The limit at which the run left its main line, if it did.
+        trace: What a listener recorded to find the run's trace again, if one did.
     """
 
     def __init__(self, run: str, log: RunLog) -> None:
         self.run = run
         self.is_done = False
         self.num_replayed = 0
+        self.reached_limit: str | None = None
+        self.trace: str | None = None
         self._log = log
         self._start: dict[str, Any] | None = None
         self._rows: dict[tuple[str, str], bytes] = {}
@@ -59,7 +64,11 @@ class Journal:
                 self._start = self._parse(row.path, row.kind, row.data)
             elif row.kind == "end":
                 self.is_done = True
-            else:
+            elif row.kind == "limit":
+                self.reached_limit = str(self._parse(row.path, row.kind, row.data).get("limit"))
+            elif row.kind == "trace":
+                self.trace = str(self._parse(row.path, row.kind, row.data).get("trace"))
+            elif row.kind != "error":
                 self._rows[row.kind, row.path] = row.data
 
     # ---------------------------------------------------------------- start and end
@@ -109,6 +118,23 @@ class Journal:
             self._record("", "end", b"{}")
             self.is_done = True
 
+    def record_error(self, error: Exception) -> None:
+        """Record what the run failed with, for those who look at it; it may go on all the same."""
+        text = f"{type(error).__name__}: {error}"
+        self._record("", "error", encode({"error": text}, "an error"))
+
+    def record_limit(self, error: Exception) -> None:
+        """Record that the run leaves its main line for its way out."""
+        if self.reached_limit is None:
+            self.reached_limit = str(error)
+            self._record("", "limit", encode({"limit": str(error)}, "a limit"))
+
+    def record_trace(self, trace: str) -> None:
+        """Record where the run's trace is to be found."""
+        if trace != self.trace:
+            self.trace = trace
+            self._record("", "trace", encode({"trace": trace}, "a trace"))
+
     async def flush(self) -> None:
         """Wait until everything recorded so far would survive a crash."""
         await self._log.flush()
@@ -127,9 +153,11 @@ class Journal:
             raise JournalError(f"run {self.run!r} has a damaged row at {path}: a choice is a name")
         return self.decode_patch(spec, entry.get("patch"), path), choice
 
-    def record_patch(self, path: str, patch: Mapping[str, Any], choice: object) -> None:
-        """Record that a node is through."""
-        entry: dict[str, Any] = {"patch": patch}
+    def record_patch(
+        self, path: str, patch: Mapping[str, Any], choice: object, when: tuple[float, float]
+    ) -> None:
+        """Record that a node is through; when it began and how long it took are for readers."""
+        entry: dict[str, Any] = {"patch": patch, "when": when}
         if choice is not None:
             entry["choice"] = choice
         self._record(path, "patch", encode(entry, f"what node {path} wrote"))
@@ -186,12 +214,34 @@ class Journal:
                 f"{error}"
             ) from error
 
-    def record_result(self, path: str, call: Call[Any], result: object) -> None:
-        """Record what a call gave."""
+    def record_result(
+        self, path: str, call: Call[Any], result: object, when: tuple[float, float]
+    ) -> None:
+        """Record what a call gave, when it began and how long it took."""
         asked, digest = _asked(call)
-        entry = {"asked": asked, "digest": digest, "result": call.encode(result)}
+        entry = {"asked": asked, "digest": digest, "result": call.encode(result), "when": when}
+        spent = spent_on(call, result)
+        if spent.num_tokens or spent.cost:
+            entry["spent"] = [spent.num_tokens, spent.cost]
         data = encode(entry, f"the result of {call.name} at {path}")
         self._record(path, "call", data, is_kept=call.effect != "none")  # for a retry of the node
+
+    def spent(self) -> Iterator[Spent]:
+        """What the recorded calls took."""
+        for (kind, path), data in self._rows.items():
+            if kind != "call":
+                continue
+            entry = self._parse(path, kind, data)
+            asked, _, rest = str(entry.get("asked")).partition(" ")
+            if asked == "ask":
+                continue  # an answer took nothing
+            match entry.get("spent", [0, 0.0]):
+                case [int(num_tokens), int(cost) | float(cost)]:
+                    yield Spent(asked, rest.partition(" ")[0], num_tokens, cost)
+                case other:
+                    raise JournalError(
+                        f"run {self.run!r} has a damaged call row at {path}: it spent {other!r}"
+                    )
 
     def has_intent(self, path: str) -> bool:
         """Whether an effect was about to run when the run was interrupted."""

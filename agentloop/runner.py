@@ -7,9 +7,8 @@ journal has nowhere else to look. Which node comes next is the business of `agen
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Collection, Mapping
-from time import perf_counter
+from collections.abc import Mapping
+from time import perf_counter, time
 from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import ValidationError
@@ -20,6 +19,8 @@ from agentloop.errors import GraphError, JournalError, LimitError
 from agentloop.events import Event, EventLog
 from agentloop.flow import Leaf
 from agentloop.journal import Journal
+from agentloop.leaf_calls import call_leaf, check_choice
+from agentloop.spending import Limits, Spending, spent_on
 from agentloop.state import StateSpec
 
 T = TypeVar("T")
@@ -45,24 +46,29 @@ class Run:
         waiting: Questions without an answer, by path.
         timings: Per node name, how often it ran and the seconds it took in all.
         num_steps: Nodes started so far.
-        num_calls: Calls made so far.
+        spending: What its calls took so far.
+        is_stopped: Whether the record says that a limit ended the main line: what is recorded is
+            taken, nothing else runs.
+        wants_drafts: Whether models are to tell the drafts of their answers.
     """
 
     __slots__ = (
+        "_began_s",
         "_gate",
-        "_is_over",
-        "_max_calls",
         "_max_steps",
         "_started",
         "answers",
+        "is_over",
+        "is_stopped",
         "journal",
         "log",
         "model",
         "name",
-        "num_calls",
         "num_steps",
+        "spending",
         "timings",
         "waiting",
+        "wants_drafts",
     )
 
     def __init__(
@@ -71,10 +77,11 @@ class Run:
         log: EventLog,
         model: Any = None,
         max_steps: int | None = None,
-        max_calls: int | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - a value, never changed
         concurrency: int | None = None,
         journal: Journal | None = None,
         answers: Mapping[str, Any] | None = None,
+        wants_drafts: bool = False,
     ) -> None:
         self.name = name
         self.journal = journal
@@ -84,12 +91,14 @@ class Run:
         self.model = model
         self.timings: dict[str, list[float]] = {}
         self.num_steps = 0
-        self.num_calls = 0
+        self.spending = Spending(limits, journal.spent() if journal is not None else ())
         self._max_steps = max_steps
-        self._max_calls = max_calls
-        self._is_over = False  # at a limit of the whole run, which nothing may pass over
+        self.wants_drafts = wants_drafts
+        self.is_over = False  # at a limit of the whole run, which nothing may pass over
+        self.is_stopped = journal is not None and journal.reached_limit is not None
         self._gate = asyncio.Semaphore(concurrency) if concurrency is not None else None
         self._started = perf_counter()
+        self._began_s = time()
 
     def emit(self, path: str, kind: str, data: object) -> None:
         """Add an event."""
@@ -104,8 +113,12 @@ class Run:
         timing[0] += 1
         timing[1] += now - started
         if self.journal is not None:
-            self.journal.record_patch(path, patch, choice)
+            self.journal.record_patch(path, patch, choice, self._when(started, now))
         self.log.append(Event(self.name, path, "node.end", patch, now - self._started))
+
+    def _when(self, started: float, now: float) -> tuple[float, float]:
+        """When something began, in seconds since 1970, and how many seconds it took."""
+        return round(self._began_s + started - self._started, 3), round(now - started, 6)
 
     async def call(self, place: Here, path: str, call: Call[T]) -> T:
         """Make a call inside a node, or give what it gave. The one place where calls pass."""
@@ -116,22 +129,23 @@ class Run:
                 self.emit(path, "call.replay", recorded[0])
                 return cast(T, recorded[0])
             if call.effect != "none":
-                self._check_calls(path, call)
+                self._admit_call(path, call)
                 if call.effect == "once" and journal.has_intent(path):
                     answer = await self._interrupted(place, path, call)
                     if answer is not None:
                         return cast(T, answer[0])
                 await journal.record_intent(path)
+        started = perf_counter()
         result = await self._make(path, call)
         if journal is not None:
-            journal.record_result(path, call, result)
+            journal.record_result(path, call, result, self._when(started, perf_counter()))
             if call.effect != "none":
                 await journal.flush()
         return result
 
     async def _make(self, path: str, call: Call[T]) -> T:
-        self._check_calls(path, call)
-        self.num_calls += 1
+        self._admit_call(path, call)
+        self.spending.begin(call)
         asked = {"kind": call.kind, "name": call.name, "request": call.request}
         self.emit(path, "call.start", asked)
         outer = key.set(f"{self.name}/{path}")
@@ -142,16 +156,16 @@ class Run:
             raise
         finally:
             key.reset(outer)
+        self.spending.add(spent_on(call, result))
         self.emit(path, "call.end", result)
         return result
 
-    def _check_calls(self, path: str, call: Call[Any]) -> None:
-        if self._max_calls is not None and self.num_calls >= self._max_calls:
-            self._is_over = True
-            raise LimitError(
-                f"run {self.name!r} reached its limit of {self._max_calls} calls before {path} "
-                f"({call.kind} {call.name}); raise max_calls, or bound what asks so often"
-            )
+    def _admit_call(self, path: str, call: Call[Any]) -> None:
+        try:
+            self.spending.admit(self.name, path, call)
+        except LimitError:
+            self.is_over = True
+            raise
 
     async def ask(self, place: Here, path: str, call: Call[T]) -> T:
         """The answer to a question, or the end of the node until there is one.
@@ -186,7 +200,8 @@ class Run:
                 f"{error.errors(include_url=False)[0]['msg']}, got {shorten(given)}; answer again"
             ) from error
         del self.answers[path]
-        journal.record_result(path, call, answer)
+        now = perf_counter()
+        journal.record_result(path, call, answer, self._when(now, now))
         self.emit(path, "answer", answer)
         return answer
 
@@ -221,7 +236,7 @@ class Run:
 
     def unasked(self) -> GraphError | None:
         """The error if answers were given that nothing asked for."""
-        if not self.answers:
+        if not self.answers or self.is_stopped:
             return None
         waiting = ", ".join(self.waiting) or "nothing"
         return GraphError(
@@ -237,11 +252,20 @@ class Run:
         """
         self.num_steps += 1
         if self._max_steps is not None and self.num_steps > self._max_steps:
-            self._is_over = True
+            self.is_over = True
             raise LimitError(
                 f"run {self.name!r} reached its limit of {self._max_steps} steps before {path}; "
                 "raise max_steps, or bound its loops with g.route(..., limit=n, then=...)"
             )
+
+    def lift_limits(self) -> None:
+        """Let the way out run: what the main line waits for is of no use any more."""
+        self.spending.lift()
+        self._max_steps = None
+        self.waiting.clear()
+        if not self.is_stopped:  # those given to a resumed run are for the way out
+            self.answers.clear()
+        self.is_over = self.is_stopped = False
 
     async def leaf(
         self, leaf: Leaf, spec: StateSpec[Any], values: Patch, path: str, *arguments: object
@@ -253,6 +277,8 @@ class Run:
             if done is not None:
                 self.emit(path, "node.replay", done[0])
                 return done
+            if self.is_stopped and self.journal.skipped(path) is None:
+                raise Suspended
         if self._gate is None and not leaf.num_retries and leaf.on_error == "raise":
             return await self._attempt(leaf, spec, values, Here(self, path), arguments)
         if leaf.on_error == "raise":
@@ -271,8 +297,12 @@ class Run:
 
     def skip(self, path: str, error: Exception) -> None:
         """Leave a failed step out of the run, for good. Raises what must not be passed over."""
-        if self._is_over or isinstance(error, JournalError):
+        if self.is_over or isinstance(error, JournalError):
             raise error
+        inside = (f"{path}:", f"{path}~", f"{path}/", f"{path}[")  # nobody needs to answer these
+        for questions in (self.waiting, self.answers):
+            for place in [place for place in questions if place.startswith(inside)]:
+                del questions[place]
         if self.journal is not None:
             self.journal.record_skip(path, error)
         self.emit(path, "skip", error)
@@ -293,7 +323,7 @@ class Run:
                 async with self._gate:
                     return await self._attempt(leaf, spec, values, place, arguments)
             except Exception as error:
-                if attempt > leaf.num_retries or self._is_over:
+                if attempt > leaf.num_retries or self.is_over:
                     raise
                 self.emit(path, "node.retry", error)
         raise AssertionError("the last attempt returns or raises")
@@ -315,7 +345,7 @@ class Run:
             if leaf.is_async and leaf.timeout_s is None:
                 choice = await leaf.call(draft, *arguments)
             else:
-                choice = await _call(leaf, draft, arguments)
+                choice = await call_leaf(leaf, draft, arguments)
             if choice is not None or leaf.choices:
                 check_choice(leaf.name, leaf.choices, choice)
         except Suspended:
@@ -330,38 +360,3 @@ class Run:
         patch = close_draft(draft)
         self.commit(path, patch, choice, started, leaf)
         return patch, choice
-
-
-def check_choice(name: str, choices: Collection[str], choice: object) -> None:
-    """Check what a node returned.
-
-    Raises:
-        GraphError: It is not one of the choices, or something where there are none.
-    """
-    if choices and choice not in choices:
-        raise GraphError(
-            f"node {name!r} returned {shorten(choice)}, which is none of its targets; "
-            f"return one of {', '.join(choices)}"
-        )
-    if not choices and choice is not None:
-        raise GraphError(
-            f"node {name!r} returned {shorten(choice)}, but nothing routes on it; assign results "
-            f"to the state, or return a Literal and add g.route({name}, ...)"
-        )
-
-
-async def _call(leaf: Leaf, draft: object, arguments: tuple[object, ...]) -> object:
-    """Call a node that has a time limit or is not a coroutine function (then in a thread)."""
-    limit = asyncio.timeout(leaf.timeout_s)
-    try:
-        async with limit:
-            if leaf.is_async:
-                return await leaf.call(draft, *arguments)
-            result: Any = await asyncio.to_thread(leaf.call, draft, *arguments)
-            return await result if inspect.isawaitable(result) else result
-    except TimeoutError as error:
-        if limit.expired():
-            raise TimeoutError(
-                f"node {leaf.name!r} took longer than its timeout of {leaf.timeout_s} s"
-            ) from error
-        raise

@@ -1,32 +1,31 @@
-"""Starting runs: one, many, streamed, or from synchronous code; and what a run gives back."""
+"""One run from its start to its end, and what it gives back."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import itertools
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
 from agentloop.context import here
+from agentloop.definition import LimitDefinition
 from agentloop.errors import GraphError, LimitError, StateError
-from agentloop.events import Event, EventLog
-from agentloop.flow import Flow
+from agentloop.events import Event, EventLog, Listener, TraceKeeper
+from agentloop.flow import Arc, Flow
 from agentloop.journal import Journal
 from agentloop.model_calls import Model
 from agentloop.runner import Run, Suspended
+from agentloop.spending import Limits
+from agentloop.sqlite_store import sqlite_store
 from agentloop.stores import Store
 from agentloop.walk import Branch, walk
 
 S = TypeVar("S", bound=BaseModel)
-T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
@@ -50,6 +49,9 @@ class RunResult(Generic[S]):
         error: What the run failed with, if it failed.
         waiting: The paths of questions that have no answer yet.
         questions: What is asked at each of them.
+        num_calls: Calls made, those of its earlier sessions included.
+        num_tokens: What its calls took, likewise.
+        cost: What its calls cost, likewise.
     """
 
     state: S
@@ -60,6 +62,9 @@ class RunResult(Generic[S]):
     error: Exception | None = None
     waiting: tuple[str, ...] = ()
     questions: dict[str, Any] = field(default_factory=lambda: {})
+    num_calls: int = 0
+    num_tokens: int = 0
+    cost: float = 0.0
 
     @property
     def status(self) -> str:
@@ -69,19 +74,51 @@ class RunResult(Generic[S]):
         return "waiting" if self.waiting else "done"
 
 
-class RunOptions(TypedDict, total=False):
-    """What `Graph.run` takes beside the state and the name; described there."""
+class MapOptions(TypedDict, total=False):
+    """What `Graph.map` and `Graph.run` take beside the states and the name.
+
+    Attributes:
+        store: Where the run is recorded, a file name for a SQLite file. A run of this name that is
+            there already is continued: what is recorded does not run again.
+        model: The model that `llm` calls inside nodes go to.
+        max_steps: Nodes that the run may start in all.
+        max_calls: Calls (`llm`, tools, steps) that the run may make in all.
+        max_tokens: Tokens that its model calls may take in all. Checked before each call: one that
+            has begun is finished.
+        max_cost: What its calls may cost in all, in the unit that the tools and the model use.
+        timeout_s: Seconds that the run may take, questions not counted.
+        on_event: A function called with every event, or several; what it raises is logged and
+            ignored.
+        drafts: Whether models tell every draft of their answers, as events of the kind `draft`.
+        check: Raise what a node raises (the default); if not, it is in the result's `error`, next
+            to a state with everything that was committed.
+        migrate: Go on with a recorded run although the graph has changed since.
+    """
 
     store: Store | str | PathLike[str] | None
-    answers: Mapping[str, Any] | None
     model: Model | None
     max_steps: int | None
     max_calls: int | None
+    max_tokens: int | None
+    max_cost: float | None
     timeout_s: float | None
-    concurrency: int | None
-    on_event: Callable[[Event], object] | None
+    on_event: Listener | Sequence[Listener] | None
+    drafts: bool
     check: bool
     migrate: bool
+
+
+class RunOptions(MapOptions, total=False):
+    """What `Graph.run` takes beside the state and the name: also what `MapOptions` has.
+
+    Attributes:
+        answers: Answers to the questions a recorded run waits for, by the paths in its result's
+            `waiting`.
+        concurrency: Nodes that may be working at once.
+    """
+
+    answers: Mapping[str, Any] | None
+    concurrency: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +128,11 @@ class Options:
     Attributes:
         model: The model that `llm` calls inside nodes go to.
         max_steps: Nodes that a run may start in all.
-        max_calls: Calls that a run may make in all.
+        limits: What a run's calls may take in all.
         timeout_s: Seconds that a run may take.
         concurrency: Nodes of one run that may be working at once.
-        on_event: Called with every event; what it raises is logged and ignored.
+        listeners: Called with every event; what they raise is logged and ignored.
+        wants_drafts: Whether models are to tell the drafts of their answers.
         is_kept: Whether the result holds the events.
         store: Where the run is recorded, if it is.
         answers: Answers to what the run waits for, by path.
@@ -104,10 +142,11 @@ class Options:
 
     model: Model | None = None
     max_steps: int | None = None
-    max_calls: int | None = None
+    limits: Limits = field(default_factory=Limits)
     timeout_s: float | None = None
     concurrency: int | None = None
-    on_event: Callable[[Event], object] | None = None
+    listeners: Sequence[Listener] = ()
+    wants_drafts: bool = False
     is_kept: bool = True
     store: Store | None = None
     answers: Mapping[str, Any] | None = None
@@ -115,12 +154,41 @@ class Options:
     fingerprint: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_calls", "concurrency"):
+        for name in ("max_steps", "concurrency"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise GraphError(f"{name} is {value}; use 1 or more, or None for no limit")
         if self.timeout_s is not None and self.timeout_s <= 0:
             raise GraphError(f"timeout_s is {self.timeout_s}; use more than 0, or None")
+
+
+def make_options(given: RunOptions, graph: LimitDefinition, fingerprint: str) -> Options:
+    """The options that a caller gave, and the limits of the graph where they are tighter."""
+    store, listeners = given.get("store"), given.get("on_event") or ()
+    return Options(
+        model=given.get("model"),
+        max_steps=_tighter(given.get("max_steps"), graph.steps),
+        limits=Limits(
+            _tighter(given.get("max_calls"), graph.calls),
+            _tighter(given.get("max_tokens"), graph.tokens),
+            _tighter(given.get("max_cost"), graph.cost),
+        ),
+        timeout_s=_tighter(given.get("timeout_s"), graph.seconds),
+        concurrency=given.get("concurrency"),
+        listeners=listeners if isinstance(listeners, Sequence) else (listeners,),
+        wants_drafts=given.get("drafts", False),
+        store=sqlite_store(store) if isinstance(store, str | PathLike) else store,
+        answers=given.get("answers"),
+        is_migrating=given.get("migrate", False),
+        fingerprint=fingerprint,
+    )
+
+
+N = TypeVar("N", int, float)
+
+
+def _tighter(first: N | None, second: N | None) -> N | None:
+    return min((value for value in (first, second) if value is not None), default=None)
 
 
 def _start_values(flow: Flow, state: BaseModel) -> dict[str, Any]:
@@ -152,7 +220,7 @@ async def execute(
         JournalError: The run cannot be recorded, resumed or started.
         asyncio.CancelledError: The caller's task was cancelled.
     """
-    log = log if log is not None else EventLog(options.on_event, options.is_kept)
+    log = log if log is not None else EventLog(options.listeners, options.is_kept)
     try:
         values = None if state is None else _start_values(flow, state)
         if options.store is None:
@@ -167,8 +235,11 @@ async def execute(
             journal = Journal(name, run_log)
             values = journal.start(flow.spec, values, options.fingerprint, options.is_migrating)
             status = "running"
+            _begin_traces(options.listeners, name, journal)
             result: RunResult[S] = await _execute(flow, values, options, name, log, journal)
-            if result.error is None and not result.waiting:
+            if result.error is not None:
+                journal.record_error(result.error)
+            elif not result.waiting:
                 journal.end()
             status = result.status
         finally:
@@ -176,6 +247,13 @@ async def execute(
         return result
     finally:
         log.close()
+
+
+def _begin_traces(listeners: Sequence[Listener], run: str, journal: Journal) -> None:
+    """Let listeners that keep traces find the one of this run's earlier sessions."""
+    for listener in listeners:
+        if isinstance(listener, TraceKeeper):
+            journal.record_trace(listener.begin(run, journal.trace))
 
 
 def _next_name() -> str:
@@ -195,31 +273,20 @@ async def _execute(
         log,
         options.model,
         options.max_steps,
-        options.max_calls,
+        options.limits,
         options.concurrency,
         journal,
         options.answers,
+        options.wants_drafts,
     )
-    limit = asyncio.timeout(options.timeout_s)
     started = perf_counter()
-    error: Exception | None = None
     outer = here.set(None)
     run.emit("", "run.start", flow.name)
+    root = Branch(flow.spec, values, is_root=True)
     try:
-        async with limit:
-            await walk(run, flow, Branch(flow.spec, values, is_root=True))
-        error = run.unasked()
-    except Suspended:
-        error = run.unasked()
-    except TimeoutError as failure:
-        error = failure
-        if limit.expired():
-            error = LimitError(
-                f"run {name!r} took longer than its timeout_s of {options.timeout_s} s; raise it, "
-                "or continue a recorded run"
-            )
-    except Exception as failure:
-        error = failure
+        error = await _main_line(run, flow, root, options.timeout_s)
+        if flow.way_out is not None and (run.is_over or run.is_stopped):
+            error = await _way_out(run, flow, root, flow.way_out, error)
     except BaseException as failure:
         run.emit("", "run.error", failure)
         raise
@@ -242,7 +309,55 @@ async def _execute(
         error,
         tuple(run.waiting),
         run.waiting,
+        run.spending.num_calls,
+        run.spending.num_tokens,
+        run.spending.cost,
     )
+
+
+async def _main_line(
+    run: Run, flow: Flow, root: Branch, timeout_s: float | None
+) -> Exception | None:
+    """Walk the flow until it ends, fails or waits; what it failed with."""
+    limit = asyncio.timeout(timeout_s)
+    try:
+        async with limit:
+            await walk(run, flow, root)
+        return run.unasked()
+    except Suspended:
+        return run.unasked()
+    except TimeoutError as failure:
+        if not limit.expired():
+            return failure
+        run.is_over = True
+        return LimitError(
+            f"run {run.name!r} took longer than its timeout_s of {timeout_s} s; raise it, "
+            "or continue a recorded run"
+        )
+    except Exception as failure:
+        return failure
+
+
+async def _way_out(
+    run: Run, flow: Flow, root: Branch, arc: Arc, error: Exception | None
+) -> Exception | None:
+    """After a limit of the whole run, walk from the step that the graph names for it."""
+    if not (run.is_stopped or isinstance(error, LimitError)):
+        return error
+    if run.journal is not None and error is not None:
+        run.journal.record_limit(error)
+    reason = run.journal.reached_limit if run.journal is not None else str(error)
+    run.lift_limits()
+    root.reset_all()
+    run.emit("", "limit", {"asked": reason, "then": arc.name})
+    try:
+        if arc.target >= 0:
+            await walk(run, flow, root, arc.target)
+        return run.unasked()
+    except Suspended:
+        return run.unasked()
+    except Exception as failure:
+        return failure
 
 
 async def execute_checked(
@@ -253,121 +368,3 @@ async def execute_checked(
     if check and result.error is not None:
         raise result.error
     return result
-
-
-async def execute_all(
-    flow: Flow,
-    states: Iterable[S],
-    options: Options,
-    concurrency: int,
-    name: str | None,
-    check: bool,
-) -> list[RunResult[S]]:
-    """Run a flow on many states, some at once. Results in the order of the states."""
-    if concurrency < 1:
-        raise GraphError(f"concurrency is {concurrency}; use 1 or more")
-    results: dict[int, RunResult[S]] = {}
-    inputs = enumerate(states)
-
-    async def work() -> None:
-        for index, state in inputs:  # shared: every worker takes the next one
-            own = f"{name}-{index}" if name is not None else None
-            results[index] = await execute_checked(flow, state, options, own, check)
-
-    first: BaseException
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(work())
-        return [results[index] for index in range(len(results))]
-    except BaseExceptionGroup as failed:
-        first = failed.exceptions[0]
-    raise first
-
-
-def run_blocking(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end from synchronous code, whether or not a loop is running here.
-
-    Where one is running (a notebook), the coroutine gets a loop of its own in a thread, in a copy
-    of the caller's context, and the caller waits.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(main)
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            outcome.append(asyncio.run(main))
-        except BaseException as error:
-            failure.append(error)
-
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(work,), name="agentloop-run-sync")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
-
-
-class EventStream(Generic[S]):
-    """The events of a run while it goes on: `async for event in g.stream(...)`.
-
-    The run never waits for the reader. The stream ends when the run does, and then raises the
-    run's error if there is one. A reader that just stops lets the run go on to its end; leaving
-    `async with g.stream(...) as events:` early cancels it.
-    """
-
-    def __init__(self, flow: Flow, state: S | None, options: Options, name: str | None) -> None:
-        self._log = EventLog(options.on_event)
-        self._num_seen = 0
-        self._start: Callable[[], Coroutine[Any, Any, RunResult[S]]] = lambda: execute(
-            flow, state, options, name, self._log
-        )
-        self._task: asyncio.Task[RunResult[S]] | None = None
-
-    def _running(self) -> asyncio.Task[RunResult[S]]:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._start())
-            _streaming.add(self._task)
-            self._task.add_done_callback(_streaming.discard)
-        return self._task
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        task = self._running()
-        events = self._log.events
-        while await self._log.wait(self._num_seen):
-            if self._num_seen < len(events):  # another reader of this stream may have been first
-                self._num_seen += 1
-                return events[self._num_seen - 1]
-        result = await task
-        if result.error is not None:
-            raise result.error
-        raise StopAsyncIteration
-
-    async def result(self) -> RunResult[S]:
-        """Wait for the run's end and give its result; a failure is in it."""
-        return await asyncio.shield(self._running())
-
-    async def __aenter__(self) -> EventStream[S]:
-        self._running()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        task = self._running()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-_streaming: set[asyncio.Task[Any]] = set()  # the loop itself holds tasks only weakly

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 from agentloop.drafts import close_draft
 from agentloop.errors import GraphError, LimitError
 from agentloop.flow import Arc, BothOp, EachOp, Flow, Leaf, SubOp, Table
-from agentloop.runner import Patch, Run, Suspended, check_choice
+from agentloop.leaf_calls import check_choice
+from agentloop.runner import Patch, Run, Suspended
 from agentloop.state import StateSpec
 
 Work: TypeAlias = Callable[[int], Coroutine[Any, Any, None]]
@@ -53,15 +54,19 @@ class Branch:
         count = self._rounds[step] = self._rounds.get(step, 0) + 1
         return count
 
+    def reset_all(self) -> None:
+        """Start counting all loops anew: the run has left them."""
+        self._rounds.clear()
+
     def reset(self, steps: tuple[int, ...]) -> None:
         """Start counting anew: their loop is being entered."""
         for step in steps:
             self._rounds.pop(step, None)
 
 
-async def walk(run: Run, flow: Flow, branch: Branch) -> None:
-    """Walk a flow from its first step to its end."""
-    index = flow.first
+async def walk(run: Run, flow: Flow, branch: Branch, first: int | None = None) -> None:
+    """Walk a flow from its first step, or another, to its end."""
+    index = flow.first if first is None else first
     ops, exits, spec = flow.ops, flow.exits, flow.spec
     while index >= 0:
         op = ops[index]

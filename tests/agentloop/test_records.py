@@ -127,7 +127,7 @@ def test_a_wrong_answer_to_a_route_is_not_recorded() -> None:
     store = MemoryStore()
     with pytest.raises(GraphError, match="none of its targets"):
         go(graph, store, S())
-    assert [row.kind for row in store.rows("r")] == ["start"]
+    assert [row.kind for row in store.rows("r")] == ["start", "error"]
     assert go(graph, store).status == "done"
 
 
@@ -141,4 +141,4 @@ def test_errors_of_nodes_are_the_same_with_a_store() -> None:
     store = MemoryStore()
     with pytest.raises(StateError):
         go(Graph(S).chain(START, work, END), store, S())
-    assert [row.kind for row in store.rows("r")] == ["start"]
+    assert [row.kind for row in store.rows("r")] == ["start", "error"]

@@ -201,7 +201,7 @@ class Engine:
             assert job.keys is not None
             start = len(ids)
             ids.append(job.anchor)
-            ids += [self.mask_id if t == MASKED else t for t in job.row.tokens.tolist()]
+            ids += [self.mask_id if t == MASKED else t for t in job.row.shown.tolist()]
             places += range(job.keys.length, job.keys.length + len(ids) - start)
             rows.append(PackedRow(start, len(ids), job.keys))
         device = self.writer.embed_tokens.weight.device

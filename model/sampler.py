@@ -29,6 +29,8 @@ __all__ = ["EFFORTS", "MASKED", "CanvasRow", "Effort", "Mark", "SamplerOptions",
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 MASKED = -1
+ADAPT_THRESHOLD = 0.1
+"""Below this probability a committed token gives way after somebody changed the canvas."""
 
 Mark = Literal["masked", "committed", "revised", "fixed"]
 
@@ -67,6 +69,7 @@ class CanvasRow:
         log_p: (L,) log-probability that each token had when it was committed; 0 where it was given
             or forced.
         trace: What each step did.
+        num_frozen: Slots at the beginning that somebody has read and that may not change.
     """
 
     compiled: CompiledConstraint
@@ -80,6 +83,7 @@ class CanvasRow:
     tokens: Ints = field(init=False)
     log_p: Floats = field(init=False)
     trace: list[StepTrace] = field(init=False, default_factory=list[StepTrace])
+    num_frozen: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         """Begin with every slot masked that neither the caller nor the constraint fixes."""
@@ -89,6 +93,7 @@ class CanvasRow:
         self.log_p = np.zeros(self.length)
         self._rng = np.random.default_rng(self.seed)
         self._revised = np.zeros(self.length, np.bool_)
+        self._edit_threshold = self.options.edit_threshold
         self._revisions_left = self.options.max_revisions
         self._reviews_left = self.options.review_rounds
         self._proposed = np.full(self.length, MASKED, np.int64)
@@ -127,6 +132,11 @@ class CanvasRow:
         eos = np.isin(self.tokens, self.compiled.vocabulary.eos_ids)
         return int(eos.argmax()) if eos.any() else self.length
 
+    @property
+    def shown(self) -> Ints:
+        """The ids that the network is shown, -1 where masked; logits come for each."""
+        return self.tokens
+
     def marks(self) -> list[Mark]:
         """What each slot is."""
         assert self.fixed is not None
@@ -136,6 +146,17 @@ class CanvasRow:
             else ("fixed" if given != MASKED else ("revised" if revised else "committed"))
             for token, given, revised in zip(self.tokens, self.fixed, self._revised, strict=True)
         ]
+
+    def restate(self, tokens: Ints, fixed: Ints) -> None:
+        """Go on from another canvas, as somebody changed it; what is not fixed is in doubt.
+
+        The model may then take back what no longer fits, each slot about once.
+        """
+        self.tokens, self.fixed = tokens, fixed
+        self._edit_threshold = max(self._edit_threshold, ADAPT_THRESHOLD)
+        self._revisions_left += int(((tokens != MASKED) & (fixed == MASKED)).sum())
+        self._reviews_left = max(self._reviews_left, 1)
+        self._settle()
 
     def advance(self, logits: Tensor) -> None:
         """One refinement step.
@@ -201,19 +222,18 @@ class CanvasRow:
 
     def _doubtful(self, logits: Tensor) -> Ints:
         """Committed positions whose token the model no longer believes, the worst first."""
-        options = self.options
         assert self.fixed is not None
-        if options.edit_threshold <= 0 or self._revisions_left <= 0:
+        if self._edit_threshold <= 0 or self._revisions_left <= 0:
             return np.empty(0, np.int64)
         committed = np.flatnonzero((self.tokens != MASKED) & (self.fixed == MASKED))
-        committed = committed[committed <= self._text_length]
+        committed = committed[(committed <= self._text_length) & (committed >= self.num_frozen)]
         if not len(committed):
             return committed
         scores = torch.log_softmax(logits[from_array(committed)], dim=-1)
         ids = from_array(self.tokens[committed])
         own = scores.gather(1, ids[:, None])[:, 0].exp().numpy()
         order = np.argsort(own, kind="stable")
-        doubtful = committed[order[own[order] < options.edit_threshold]][: self._revisions_left]
+        doubtful = committed[order[own[order] < self._edit_threshold]][: self._revisions_left]
         self._revisions_left -= len(doubtful)
         return doubtful
 

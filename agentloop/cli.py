@@ -220,6 +220,76 @@ def watch(
     run_watch(watched, model, delay_s=delay)
 
 
+@app.command(
+    epilog=_examples(
+        "agentloop train pairs.jsonl --out lights.model",
+        "agentloop train pairs.jsonl --out lights.model --validation held_out.jsonl --minutes 30",
+        'agentloop call tools.json "Dim the lamp" --model lights.model   [dim]the result[/dim]',
+    )
+)
+def train(
+    pairs: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PAIRS.jsonl",
+            help="Lines with messages, the right answer, and tools or a schema.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the weights go.")
+    ],
+    base: Annotated[
+        str,
+        typer.Option(metavar="FOLDER", help="What to start from: a FOLDER of an earlier run."),
+    ] = "default",
+    validation: Annotated[
+        str, typer.Option(metavar="SHARE|FILE", help="Pairs to hold out, or a file of them.")
+    ] = "0.15",
+    minutes: Annotated[float, typer.Option(min=0.0, help="Train so long at most.")] = 10.0,
+    steps: Annotated[int, typer.Option(min=1, help="Train so many steps at most.")] = 2000,
+    rank: Annotated[int, typer.Option(min=1, help="Size of the adapters.")] = 16,
+    full: Annotated[
+        bool, typer.Option("--full", help="Train all canvas weights; needs 4 GB and more.")
+    ] = False,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="By default 1e-3, or 1e-4 with --full.", show_default=False)
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Pairs per step.")] = 8,
+    check_every: Annotated[int, typer.Option(min=1, help="Steps between held-out losses.")] = 20,
+    patience: Annotated[
+        int, typer.Option(min=1, help="Stop after so many checks without a better loss.")
+    ] = 5,
+    score: Annotated[
+        int, typer.Option(min=0, help="Held-out pairs to answer before and after; 0 for none.")
+    ] = 40,
+    seed: Annotated[int, typer.Option(help="Of order, noise and the split.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads; by default all cores.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Teach the model your tools or schemas from pairs of a request and its right answer.
+
+    Stops early when the held-out loss does; the best weights are kept, whatever ends it. The same
+    command goes on where it stopped.
+    """
+    from agentloop.cli_train import Lesson, run_train, share_or_file, use_threads
+    from agentloop.model.finetune import FinetuneOptions
+
+    use_threads(threads)
+    options = FinetuneOptions(
+        rank=None if full else rank,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        max_steps=steps,
+        max_seconds=60 * minutes,
+        check_every=check_every,
+        patience=patience,
+        seed=seed,
+    )
+    run_train(Lesson(pairs, out, base, share_or_file(validation), score), options, as_json=as_json)
+
+
 @app.command(epilog=_examples("agentloop demo", "agentloop demo --effort low"))
 def demo(
     effort: EffortOption = "medium",

@@ -214,3 +214,31 @@ def _answer_scores(
         return right, right
     exact = any(normalised_answer(answer) == normalised_answer(g) for g in golds)
     return float(exact), max(answer_f1(answer, g) for g in golds)
+
+
+def answer_scores(predictions: Sequence[str], golds: Sequence[str]) -> dict[str, float]:
+    """Scores of answers of any kind against gold texts: of calls, of other JSON, of plain text.
+
+    Returns:
+        exact: share equal to the gold, as JSON values where both parse.
+        tool_name, argument_f1: as `call_scores`, where every gold answer is a list of calls.
+
+    Raises:
+        ValueError: if there is not one prediction for every gold text.
+    """
+    rows: list[Row] = [{"answer": gold} for gold in golds]
+    _check_lengths(predictions, rows)
+    pairs = list(zip(predictions, golds, strict=True))
+    scores = {"exact": share(_key(p) == _key(g) for p, g in pairs)}
+    if all(parse_calls(gold) is not None for gold in golds):
+        of_calls = call_scores(predictions, rows)
+        scores |= {name: of_calls[name] for name in ("tool_name", "argument_f1")}
+    return scores
+
+
+def _key(text: str) -> str:
+    """A text that is equal for answers that count as equal."""
+    try:
+        return canonical_value(json.loads(text))
+    except ValueError:
+        return " ".join(text.split())

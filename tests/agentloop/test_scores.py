@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agentloop.model.prompts import reading_answer, tool_answer
 from agentloop.scores import (
     answer_f1,
+    answer_scores,
     call_scores,
     canonical_value,
     normalised_answer,
@@ -151,3 +152,13 @@ def test_answers_are_normalised_as_in_squad() -> None:
     assert normalised_answer("The  Court, of a Justice.") == "court of justice"
     assert answer_f1("big big dog", "big dog") == pytest.approx(0.8)
     assert answer_f1("the", "a") == 1
+
+
+def test_answers_of_any_kind_are_compared_as_values() -> None:
+    """JSON is compared as values, other text by its words; calls get their own scores too."""
+    calls = ['[{"name":"a","arguments":{"x":"Lima"}}]', "[]"]
+    made = ['[{"name": "a", "arguments": {"x": "lima"}}]', '[{"name":"a","arguments":{}}]']
+    assert answer_scores(made, calls) == {"exact": 0.5, "tool_name": 0.5, "argument_f1": 1.0}
+    assert answer_scores(['{"a":1.0,"b":2}', " so  it is"], ['{"b":2,"a":1}', "so it is"]) == {
+        "exact": 1.0
+    }

@@ -19,12 +19,15 @@ from agentloop.errors import ConstraintError, UnsupportedSchemaError
 from agentloop.model.constraint.characters import StateBudgetError
 from agentloop.model.constraint.dfa import Dfa
 from agentloop.model.constraint.emission import Emitter
+from agentloop.model.constraint.explanation import explain_json
 from agentloop.model.constraint.expression import Expr, KindIs, conjunction
 from agentloop.model.constraint.fragment import Fragment
 from agentloop.model.constraint.jsontext import JsonTextError, parse_json, to_python
 from agentloop.model.constraint.machine import Asked, Machine
 from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
+from agentloop.model.constraint.rejection import Rejection, explain_text
 from agentloop.model.constraint.scalars import text_fragment
+from agentloop.model.constraint.wording import phrase
 
 FORMAT_VERSION = 1
 """Part of every key; raised when the same constraint starts to mean another automaton."""
@@ -51,6 +54,17 @@ class Constraint(ABC):
     @abstractmethod
     def accepts(self, text: str) -> bool:
         """Whether a text is valid, however its JSON is spelt."""
+
+    @abstractmethod
+    def explain(self, text: str) -> Rejection | None:
+        """Where and why a text is not valid, and what could have stood there; None if it is.
+
+        Example:
+            >>> from agentloop.model.constraint import Choice
+            >>> rejection = Choice(["red", "blue"]).explain("blac")
+            >>> rejection.offset, rejection.found, rejection.allowed
+            (2, '"a"', ('"blue"',))
+        """
 
     @abstractmethod
     def from_value(self, value: Any) -> Any:
@@ -109,14 +123,22 @@ class TextConstraint(Constraint):
         """Whether a plain text is valid."""
         return Machine().run(Asked(self.value_expression()), text) is not None
 
+    def explain(self, text: str) -> Rejection | None:
+        """Where and why a text is not valid, and what could have stood there; None if it is."""
+        if self.accepts(text):
+            return None
+        expr = Machine().at_kind(self.value_expression(), "string")
+        return explain_text(expr, text, phrase("a text", expr))
+
     def from_value(self, value: Any) -> str:
         """The text itself."""
         return str(value)
 
     def parse(self, text: str) -> str:
         """The text itself, once it is seen to be valid."""
-        if not self.accepts(text):
-            raise ConstraintError(f"{text[:200]!r} does not satisfy {self!r}")
+        rejection = self.explain(text)
+        if rejection is not None:
+            raise ConstraintError(_message(text, self, rejection))
         return text
 
 
@@ -135,6 +157,10 @@ class JsonConstraint(Constraint):
             return False
         return Machine().run(Asked(self.value_expression()), value) is not None
 
+    def explain(self, text: str) -> Rejection | None:
+        """Where and why a text is not valid, and what could have stood there; None if it is."""
+        return None if self.accepts(text) else explain_json(self.value_expression(), text)
+
     def canonical(self, text: str) -> str:
         """A JSON text in the compact spelling that the automaton reads.
 
@@ -145,13 +171,18 @@ class JsonConstraint(Constraint):
 
     def parse(self, text: str) -> Any:
         """The Python value of a valid JSON text."""
-        if not self.accepts(text):
-            raise ConstraintError(f"{text[:200]!r} does not satisfy {self!r}")
+        rejection = self.explain(text)
+        if rejection is not None:
+            raise ConstraintError(_message(text, self, rejection))
         return self.from_value(to_python(parse_json(text)))
 
     def from_value(self, value: Any) -> Any:
         """The value itself."""
         return value
+
+
+def _message(text: str, constraint: Constraint, rejection: Rejection) -> str:
+    return f"{text[:200]!r} does not satisfy {constraint!r}: {rejection}"
 
 
 _emission = threading.RLock()

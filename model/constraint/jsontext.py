@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from agentloop.errors import ConstraintError
@@ -19,8 +19,16 @@ class JsonTextError(ConstraintError):
     """A text is not JSON, or not JSON that can be told apart from all other."""
 
 
-def _number(text: str) -> Decimal:
-    found = to_decimal(Decimal(text))
+def read_number(text: str) -> Decimal:
+    """The exact value of a number as JSON spells it.
+
+    Raises:
+        JsonTextError: It has too many digits.
+    """
+    try:
+        found = to_decimal(Decimal(text))
+    except InvalidOperation:  # an exponent beyond what a decimal can hold
+        found = None
     if found is None:
         raise JsonTextError(f"the number {text[:40]!r} has too many digits")
     return found
@@ -49,8 +57,8 @@ def parse_json(text: str) -> JsonValue:
     try:
         value: JsonValue = json.loads(
             text,
-            parse_float=_number,
-            parse_int=_number,
+            parse_float=read_number,
+            parse_int=read_number,
             parse_constant=_constant,
             object_pairs_hook=_object,
         )

@@ -7,6 +7,7 @@ automaton of these symbols, started and ended at units only, is then written out
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,12 +16,14 @@ from typing import Any, ClassVar, Literal, get_args
 from typing_extensions import override
 
 from agentloop.errors import ConstraintError
+from agentloop.model.constraint.character_wording import listed
 from agentloop.model.constraint.constraint import TextConstraint
 from agentloop.model.constraint.expression import Expr, Kind
 from agentloop.model.constraint.fragment import Builder, Fragment, exit_of
 from agentloop.model.constraint.scalars import OpaqueText
 from agentloop.model.constraint.spelling import QUOTE, escape
 from agentloop.model.constraint.suffix_automaton import SuffixAutomaton
+from agentloop.model.constraint.wording import count
 
 Unit = Literal["words", "chars", "sentences"]
 MAX_QUOTE_STATES = 4_000_000
@@ -114,6 +117,54 @@ class QuotedText(OpaqueText):
     @override
     def spelt(self, *, in_json: bool) -> Fragment:
         return _content(self, in_json)
+
+    @property
+    @override
+    def wording(self) -> str:
+        length = count(self.min_length, self.max_length, "character")
+        bound = f", {length}" if self.min_length > 1 or self.max_length is not None else ""
+        units = "" if self.max_units is None else f", at most {self.max_units} {self.unit}"
+        return f"quoted word for word from the given texts by {self.unit}{bound}{units}"
+
+    @override
+    def continuation(self, text: str) -> tuple[int, tuple[str, ...]]:
+        best = 0
+        following: dict[str, None] = {}
+        for source, starts, ends in self._boundaries():
+            stops = list(ends)
+            for start, first in starts.items():
+                reach = self._reach(start, first, stops)
+                length = _num_shared(source, start, reach, text)
+                if reach == start or length < best:
+                    continue
+                if length > best:
+                    best = length
+                    following.clear()
+                after = bisect_right(stops, start + length)
+                if start + length < reach:
+                    following[source[start + length : stops[after]]] = None
+        ends_here = ("the end of the quote",) if self.accepts(text[:best]) else ()
+        return best, (*listed(following), *ends_here)
+
+    def _reach(self, start: int, first: int, stops: list[int]) -> int:
+        """Where the longest quote that starts with a unit ends; `start` if there is none."""
+        last = len(stops)
+        if self.max_units is not None:
+            last = min(last, first + self.max_units)
+        if self.max_length is not None:
+            last = min(last, bisect_right(stops, start + self.max_length))
+        reach = stops[last - 1] if last > first else start
+        return reach if reach - start >= self.min_length else start
+
+
+def _num_shared(source: str, start: int, stop: int, text: str) -> int:
+    """How many characters of a stretch of a source a text begins with."""
+    length = 0
+    for char in text[: stop - start]:
+        if source[start + length] != char:
+            break
+        length += 1
+    return length
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,15 @@ class OpaqueText(ScalarAtom):
         """The bytes of the text, or of a JSON string's content and closing quote; one exit."""
         raise NotImplementedError
 
+    @property
+    def wording(self) -> str:
+        """What it says of a string, in words that fit after "a string"."""
+        raise NotImplementedError
+
+    def continuation(self, text: str) -> tuple[int, tuple[str, ...]]:
+        """How many characters of a text some accepted text begins with, and what may follow."""
+        raise NotImplementedError
+
     @override
     def automaton(self) -> CharDfa:
         """Refused: what a Quote holds is too large to be combined character by character.

@@ -104,10 +104,10 @@ def write_pairs(folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def main(folder: Path, minutes: float = 10.0, score: int = 40) -> None:
+def main(folder: Path, minutes: float = 10.0) -> None:
     """Write the pairs, fine-tune, and print both scores."""
     pairs, held_out = write_pairs(folder)
-    lesson = Lesson(pairs, folder / "model", validation=held_out, score=score)
+    lesson = Lesson(pairs, folder / "model", validation=held_out)
     run_train(lesson, FinetuneOptions(max_seconds=60 * minutes), as_json=False)
 
 

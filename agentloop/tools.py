@@ -132,6 +132,11 @@ class Tool(Generic[P, R]):
         }
 
     @property
+    def is_runnable(self) -> bool:
+        """Whether there is a function to run: a tool that was loaded from a file has none."""
+        return self._body is not None
+
+    @property
     def returns(self) -> Schema | None:
         """The JSON schema of its results, `None` if it does not say."""
         return self._body.returns if self._body is not None else None
@@ -170,7 +175,10 @@ class Tool(Generic[P, R]):
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call as Python: check what was passed against the annotations, then run the function."""
         body = self._runnable()
-        return await self._run(body, body.bind(args, kwargs))
+        request = body.bind(args, kwargs)
+        if self.is_foreign:
+            self.check(request)
+        return await self._run(body, request)
 
     async def encoded(self, arguments: Mapping[str, Any]) -> Any:
         """`call`, with the result as JSON data."""

@@ -16,6 +16,8 @@ AgentLoopError
 │   │   └── ContradictionError
 │   └── ConstraintError
 │       ├── UnsupportedSchemaError
+│       │   └── CompileLimitError
+│       ├── CompileCancelledError
 │       └── CanvasTooSmallError
 └── RetrievalError
     ├── DocumentError
@@ -150,6 +152,22 @@ class UnsupportedSchemaError(ConstraintError):
         where = f"#{pointer}" if pointer else "# (the root)"
         what = f"keyword {keyword!r}" if keyword else "schema"
         super().__init__(f"{what} at {where} is not supported: {reason}")
+
+
+class CompileLimitError(UnsupportedSchemaError):
+    """A constraint would take more states, steps or time to compile than it may.
+
+    Attributes:
+        limit: What there would be too much of: `"states"`, `"steps"` or `"seconds"`.
+    """
+
+    def __init__(self, pointer: str, reason: str, *, limit: str) -> None:
+        self.limit = limit
+        super().__init__(pointer, "", reason)
+
+
+class CompileCancelledError(ConstraintError):
+    """The compilation of a constraint was given up, because nobody waits for it any more."""
 
 
 class CanvasTooSmallError(ConstraintError):

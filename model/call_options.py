@@ -144,6 +144,20 @@ def settings_of(options: CallOptions) -> Settings:
     )
 
 
+def one_sample(options: CallOptions) -> CallOptions:
+    """The options of a call that makes one answer, for whoever watches it.
+
+    Raises:
+        ModelError: More than one is asked for.
+    """
+    if (options.get("samples") or 1) > 1 or options.get("verify"):
+        raise ModelError(
+            f"samples is {options.get('samples')} and verify {options.get('verify')}, but one "
+            "answer is watched while it is made, before it can be scored; use generate instead"
+        )
+    return {**options, "samples": 1, "verify": False}
+
+
 def _sampler(options: CallOptions, base: SamplerOptions) -> SamplerOptions:
     """The way to refine, at the call's temperature and top_p."""
     top_p = options.get("top_p", base.top_p)

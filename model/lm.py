@@ -10,7 +10,8 @@ answer.value, answer.num_steps, answer.p_valid
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,18 +21,23 @@ from tokenizers import Tokenizer
 from typing_extensions import Unpack
 
 from agentloop.errors import CheckpointError
-from agentloop.model.call_options import CallOptions, ParsedConstraint
+from agentloop.model.call_options import CallOptions, ParsedConstraint, one_sample
 from agentloop.model.checkpoint import load_network, load_tokenizer
 from agentloop.model.constraint.compiled import CompiledConstraint, shared_cache
 from agentloop.model.constraint.options import DEFAULT_OPTIONS
 from agentloop.model.constraint.vocabulary import Vocabulary
+from agentloop.model.decision import Decider, Decision, Question, decided
 from agentloop.model.engine import Engine, Job
 from agentloop.model.generation import Draft, Generation
+from agentloop.model.handle import Handle
+from agentloop.model.infilling import COMPLETE, open_gap, rewriting
 from agentloop.model.network import Transformer
 from agentloop.model.prompts import Message
 from agentloop.model.quiet import QuietLoop
+from agentloop.model.request import Request
 from agentloop.model.request_builder import RequestBuilder
 from agentloop.model.stop_texts import ANY_TEXT
+from agentloop.model.totals import Totals
 
 
 def native_dtype() -> torch.dtype:
@@ -62,6 +68,8 @@ class DiffusionLM:
             tokenizer, config.eos_ids, size=config.vocab_size, exclude=[config.mask_id]
         )
         self._builder = RequestBuilder(config, tokenizer, self.vocabulary)
+        self._decider = Decider(self._builder)
+        self.totals = Totals()
         self.engine = Engine(reader, writer)
         self._quiet = QuietLoop[Job](self.engine.submit)
 
@@ -121,56 +129,187 @@ class DiffusionLM:
             ContextLengthError: Prompt and answer are longer than the model's context.
             ModelError: An option is unknown or out of its range, or the model is closed.
         """
-        await self._compile_aside(self._builder.wanted(options))
-        request = self._builder.request(messages, options)
-        jobs = request.open_jobs
-        for job in jobs:
-            self._quiet.add(job)
-        await _finished(jobs)
-        if request.settings.verify and jobs:
+        request = await self._request(messages, options)
+        await self._run(request.open_jobs)
+        if request.settings.verify:
             await asyncio.to_thread(request.verify, self.engine.writer)
-        return request.generation()
+        return self.totals.added(request.generation())
 
     def generate_sync(
         self, messages: str | Sequence[Message], **options: Unpack[CallOptions]
     ) -> Generation:
         """As `generate`, from code without an event loop; blocks until the answer is there."""
         request = self._builder.request(messages, options)
-        self.engine.submit(request.open_jobs)
-        for candidate in request.candidates:
-            candidate.job.future.result()
+        self._run_sync(request.open_jobs)
         request.verify(self.engine.writer)
-        return request.generation()
+        return self.totals.added(request.generation())
+
+    def start(self, messages: str | Sequence[Message], **options: Unpack[CallOptions]) -> Handle:
+        """Begin an answer that can be watched, edited, pinned and cancelled while it is made.
+
+        Arguments and errors are those of `generate`; one answer is made, so `samples` is 1.
+        """
+        handle = self._handle(self._builder.request(messages, one_sample(options)))
+        self.engine.submit(handle.open_jobs)
+        return handle
 
     async def draft_stream(
         self, messages: str | Sequence[Message], **options: Unpack[CallOptions]
-    ) -> AsyncIterator[Draft]:
+    ) -> AsyncGenerator[Draft, None]:
         """The whole answer after every step; each draft replaces the one before.
 
-        Arguments and errors are those of `generate`. Leaving the loop cancels the call.
+        Arguments and errors are those of `generate`; one answer is made, so `samples` is 1.
+        Leaving the loop cancels the call. A reader that is far behind misses drafts, not the last.
         """
-        await self._compile_aside(self._builder.wanted(options))
-        request = self._builder.request(messages, options)
-        candidate = request.candidates[0]
-        job = candidate.job
-        if job.future.done():
-            yield request.draft(candidate)
-            return
-        loop = asyncio.get_running_loop()
-        drafts: asyncio.Queue[Draft | None] = asyncio.Queue()
-
-        def pass_on(job: Job) -> None:
-            loop.call_soon_threadsafe(drafts.put_nowait, request.draft(candidate))
-
-        job.on_step = pass_on
-        job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(drafts.put_nowait, None))
-        self._quiet.add(job)
-        try:
-            while (draft := await drafts.get()) is not None:
+        handle = self._handle(await self._request(messages, one_sample(options)))
+        drafts = handle.drafts()
+        self._add(handle.open_jobs)
+        async with aclosing(drafts):
+            async for draft in drafts:
                 yield draft
-            job.future.result()
+
+    async def text_stream(
+        self, messages: str | Sequence[Message], **options: Unpack[CallOptions]
+    ) -> AsyncGenerator[str, None]:
+        """The answer piece by piece; what was given is never taken back.
+
+        Arguments and errors are those of `generate`; one answer is made, so `samples` is 1.
+        Leaving the loop cancels the call. Pieces that are not read yet are joined.
+        """
+        handle = self._handle(await self._request(messages, one_sample(options)))
+        texts = handle.texts()
+        self._add(handle.open_jobs)
+        async with aclosing(texts):
+            async for text in texts:
+                yield text
+
+    async def decide(
+        self,
+        question: str,
+        options: Sequence[str],
+        *,
+        state: Sequence[Message] = (),
+        calibration: float = 1.0,
+    ) -> Decision:
+        """Decide between some texts, with the probability of each, in one pass.
+
+        Args:
+            question: What is asked.
+            options: The answers to choose from.
+            state: The conversation that the question is about.
+            calibration: Temperature of the probabilities; see `calibration.fit_temperature`.
+
+        Raises:
+            ModelError: The options are not distinct texts, or the model is closed.
+            ContextLengthError: The prompt is longer than the model's context.
+        """
+        asked = [Question(question, options)]
+        return (await self.decide_all(asked, state=state, calibration=calibration))[0]
+
+    async def decide_all(
+        self,
+        questions: Sequence[Question],
+        *,
+        state: Sequence[Message] = (),
+        calibration: float = 1.0,
+    ) -> list[Decision]:
+        """Make many decisions about one state, all in one pass; arguments as in `decide`."""
+        jobs = [self._decider.job(state, question) for question in questions]
+        await self._run(jobs)
+        return [decided(job, calibration) for job in jobs]
+
+    def decide_sync(
+        self,
+        question: str,
+        options: Sequence[str],
+        *,
+        state: Sequence[Message] = (),
+        calibration: float = 1.0,
+    ) -> Decision:
+        """As `decide`, from code without an event loop."""
+        job = self._decider.job(state, Question(question, options))
+        self._run_sync([job])
+        return decided(job, calibration)
+
+    async def infill(
+        self,
+        before: str,
+        after: str,
+        *,
+        messages: Sequence[Message] = COMPLETE,
+        whole: ParsedConstraint | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Generation:
+        """Fill in the text between a beginning and an end.
+
+        Args:
+            before: What stands ahead of the gap.
+            after: What follows it.
+            messages: What is asked; the text is the answer to it.
+            whole: What beginning, gap and end together must satisfy.
+            **options: As in `generate`; a `constraint` is about the gap's text alone.
+
+        Raises:
+            ContradictionError: No text in the gap makes the whole acceptable.
+            CanvasTooSmallError: The constraint's shortest text is longer than `max_tokens`.
+            ModelError: An option is unknown or out of its range, or the model is closed.
+        """
+        await self._compile_aside(whole or options.get("constraint"))
+        gap = open_gap(self._builder, messages, before, after, options, whole)
+        await self._run(gap.open_jobs)
+        made = await asyncio.to_thread(gap.generation, self._builder, self.engine.writer)
+        return self.totals.added(made)
+
+    async def rewrite(
+        self,
+        text: str,
+        region: tuple[int, int],
+        instruction: str,
+        **options: Unpack[CallOptions],
+    ) -> Generation:
+        """Write a region of a text anew, so that it follows an instruction and fits around it.
+
+        Args:
+            text: The whole text.
+            region: The characters to replace, from the first up to but not with the last.
+            instruction: What is to change.
+            **options: As in `infill`.
+
+        Raises:
+            ModelError: The region does not lie in the text; or as in `infill`.
+        """
+        before, after, messages = rewriting(text, region, instruction)
+        return await self.infill(before, after, messages=messages, **options)
+
+    async def _request(self, messages: str | Sequence[Message], options: CallOptions) -> Request:
+        await self._compile_aside(self._builder.wanted(options))
+        return self._builder.request(messages, options)
+
+    def _handle(self, request: Request) -> Handle:
+        return Handle(request, self._builder.text_ids, self.totals.added)
+
+    def _add(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._quiet.add(job)
+
+    async def _run(self, jobs: Sequence[Job]) -> None:
+        """Have some jobs done; one that fails, or cancelling the wait, drops the others."""
+        self._add(jobs)
+        try:
+            for job in jobs:
+                await asyncio.wrap_future(job.future)
         finally:
-            job.future.cancel()
+            for job in jobs:
+                job.future.cancel()
+
+    def _run_sync(self, jobs: Sequence[Job]) -> None:
+        self.engine.submit(jobs)
+        try:
+            for job in jobs:
+                job.future.result()
+        finally:
+            for job in jobs:
+                job.future.cancel()
 
     async def _compile_aside(self, constraint: ParsedConstraint | None) -> None:
         """Compile in a thread what is not in memory; what is costs no tick of the event loop."""
@@ -200,13 +339,3 @@ class DiffusionLM:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-async def _finished(jobs: Sequence[Job]) -> None:
-    """Await some jobs; one that fails, or cancelling the wait, drops the others."""
-    try:
-        for job in jobs:
-            await asyncio.wrap_future(job.future)
-    finally:
-        for job in jobs:
-            job.future.cancel()

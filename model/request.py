@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from agentloop.model.call_options import Choose, ParsedConstraint, Settings
 from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.engine import Job
@@ -15,6 +18,7 @@ from agentloop.model.plan import Plan, ThinkingRow
 from agentloop.model.sampler import CanvasRow, Mark
 from agentloop.model.verification import log_p_left_to_right
 
+Ints = NDArray[np.int64]
 SAMPLE_TEMPERATURE = 0.7
 """What further samples of a call at temperature 0 are drawn at."""
 
@@ -117,18 +121,32 @@ class Request:
 
     def draft(self, candidate: Candidate) -> Draft:
         """The answer as it stands; the canvas may still be one of thoughts."""
+        row = candidate.job.row
+        return self.draft_of(candidate, row.tokens, row.marks())
+
+    def draft_of(self, candidate: Candidate, tokens: Ints, marks: Sequence[Mark]) -> Draft:
+        """The answer with other tokens (L,) and marks on its current canvas."""
         job, row = candidate.job, candidate.job.row
         is_thought = isinstance(row, ThinkingRow)
-        length = 0 if is_thought else len(row.text_tokens)
         written = [] if is_thought else candidate.tokens
-        marks: list[Mark] = ["committed"] * len(written)
+        text: list[int] = []
+        if not is_thought and not any(finished is row for finished in job.rows):
+            text = up_to_end(tokens, self.vocabulary)
+        is_full = len(written) + len(text) >= candidate.plan.budget
+        before: list[Mark] = ["committed"] * len(written)
         return Draft(
             step=job.num_steps,
-            pieces=pieces_of(self.vocabulary, [*written, *map(int, row.tokens[:length])]),
-            marks=(*marks, *row.marks()[:length]),
+            pieces=pieces_of(self.vocabulary, [*written, *text]),
+            marks=(*before, *marks[: len(text)]),
             p_valid=row.trace[-1].p_valid if row.trace else 1.0,
-            final=not is_thought and row.done and row.ended,
+            final=job.future.done() or (not is_thought and row.done and (row.ended or is_full)),
         )
+
+
+def up_to_end(tokens: Ints, vocabulary: Vocabulary) -> list[int]:
+    """The ids ahead of the first end of text, -1 where masked."""
+    eos = np.isin(tokens, vocabulary.eos_ids)
+    return [int(token) for token in (tokens[: eos.argmax()] if eos.any() else tokens)]
 
 
 def chosen(made: Sequence[Generation], choose: Choose) -> tuple[int, int]:

@@ -117,15 +117,22 @@ class RequestBuilder:
         if budget is None:
             budget = max(DEFAULT_MAX_TOKENS, compiled.min_tokens + compiled.min_tokens // 2)
         compiled.check_fits(budget)
+        self.check_context(prompt_length, budget, settings.thinking_tokens)
+        return budget
+
+    def check_context(self, prompt_length: int, budget: int, thought: int = 0) -> None:
+        """Refuse what is longer than the model's context.
+
+        Raises:
+            ContextLengthError: Prompt, thinking and answer together are too long.
+        """
         limit = self.config.max_position_embeddings
-        thought = settings.thinking_tokens
         if prompt_length + thought + budget > limit:
             beside = f" and thinking up to {thought:,}" if thought else ""
             raise ContextLengthError(
                 f"the prompt has {prompt_length:,} tokens and the answer up to {budget:,}{beside}, "
                 f"but the model's context is {limit:,}; shorten the prompt or lower max_tokens"
             )
-        return budget
 
 
 def as_messages(messages: str | Sequence[Message]) -> Sequence[Message]:

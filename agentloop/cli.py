@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from agentloop.cli_mcp import mcp_app
+
 Effort = Literal["instant", "low", "medium", "high"]
 
 app = typer.Typer(
@@ -22,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(mcp_app)
 
 ModelOption = Annotated[
     str,

@@ -133,7 +133,7 @@ def resume_tool(
     label = re.sub(r"\W", "_", graph.name)
     body = _GraphBody(graph, label, None, model, store)
 
-    async def answer(run: str, answers: dict[str, Any]) -> Any:
+    async def answer(run: str, answers: dict[str, Any]) -> dict[str, Any]:
         if run not in {info.name for info in store.runs()}:
             raise GraphError(f"there is no run {shorten(run)} of {label}; use the name it gave")
         served = model or _model_here()

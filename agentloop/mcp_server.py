@@ -9,8 +9,10 @@ Needs the extra `mcp`: pip install 'agentloop[mcp]'.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import socket
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
@@ -88,12 +90,27 @@ async def serve_http(server: Server[Any], *, port: int = 8000, host: str = "127.
     import uvicorn  # comes with the SDK
 
     app = server.streamable_http_app(host=host)
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", lifespan="on")
+    config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=1)
     serving = uvicorn.Server(config)
+    with _listening(host, port) as listener:
+        task = asyncio.ensure_future(serving.serve(sockets=[listener]))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            serving.should_exit = True  # it closes what it has opened before it ends
+            await task
+            raise
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        await serving.serve()
-    except SystemExit as error:
-        raise ToolError(f"{host}:{port} cannot be served; is the port taken?") from error
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ToolError(f"{host}:{port} cannot be served: {error}; use another port") from error
+    return listener
 
 
 def _described(tool: Tool[..., Any]) -> types.Tool:

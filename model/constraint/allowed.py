@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from agentloop.errors import ContradictionError
 from agentloop.model.constraint.class_weights import MASKED, committed_classes
-from agentloop.model.constraint.lattice import live_states, reached_states
+from agentloop.model.constraint.lattice import reached_states
+from agentloop.model.constraint.liveness import Liveness
 from agentloop.model.constraint.token_automaton import TokenAutomaton
 
 if TYPE_CHECKING:
@@ -58,12 +59,11 @@ def allowed_tokens(
     automaton = compiled.automaton
     canvas = np.array(tokens, np.int64)
     canvas[position] = MASKED
-    passable = open_sets(automaton, canvas)
-    live = live_states(automaton, passable, end_states(automaton, room_after))
-    if not live[0, start]:
+    live = Liveness(automaton, canvas, room_after)
+    if not live.at(0)[start]:
         raise contradiction(compiled, canvas, start=start, room_after=room_after)
-    reached, _ = reached_states(automaton, passable, None, start)
-    return tokens_between(automaton, reached[position], live[position + 1])
+    reached, _ = reached_states(automaton, open_sets(automaton, canvas), None, start)
+    return tokens_between(automaton, reached[position], live.at(position + 1))
 
 
 def tokens_between(automaton: TokenAutomaton, sources: Bools, targets: Bools) -> NDArray[np.int64]:

@@ -24,14 +24,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MASKED = -1
 SMALLEST = 1e-300  # what a probability that underflows counts as: improbable, never impossible
+_TRIES = 6
+_AHEAD = 16  # positions whose best tokens are looked for together
 
 
 class ClassWeights:
-    """Class sums of one canvas, and its tokens within a class.
+    """Class sums of one canvas, and its tokens within a class; rows are read when first needed.
 
     Attributes:
-        sums: (L, C + 2) float64. Masked rows: probability of each class, 1 for the tail. Committed
-            rows: 1 for the class of their token (and the tail, if it ends the text), else 0.
+        automaton: The automaton whose classes are summed.
         tokens: (L,) int64, the canvas, -1 where masked.
         masked: (L,) bool.
     """
@@ -42,49 +43,129 @@ class ClassWeights:
         logits: torch.Tensor | NDArray[Any],
         tokens: Ints,
         temperature: float = 1.0,
+        first: int = 0,
     ) -> None:
-        """Sum the classes of all masked rows of softmax(logits / temperature).
+        """Read nothing yet; the probabilities will be softmax(logits / temperature).
+
+        Args:
+            automaton: The automaton whose classes are summed.
+            logits: (L, V) logits of the positions.
+            tokens: (L,) token ids, -1 where masked.
+            temperature: Positive.
+            first: Place of the first position on the whole canvas, for messages.
+        """
+        length = len(tokens)
+        self.automaton = automaton
+        self.tokens = tokens
+        self.masked = tokens == MASKED
+        self._first = first
+        self._source = logit_source(logits)
+        self._scale = 1.0 / temperature
+        self._log_norms = np.zeros(length)
+        self._sums = np.empty((length, automaton.num_classes + 1))
+        self._set_sums = np.empty((length, automaton.num_sets))
+        self._best = np.zeros(length, np.int64)
+        self._num_summed = self._num_ranked = 0
+
+    def sums_until(self, stop: int) -> Floats:
+        """Class sums of the positions before `stop`.
+
+        Returns:
+            (stop, C + 2) float64. Masked rows: probability of each class, 1 for the tail. Committed
+            rows: 1 for the class of their token (and the tail, if it ends the text), else 0.
 
         Raises:
             DecodingError: A row of logits has no finite normalizer (NaN, or nothing but -inf).
         """
-        self._automaton = automaton
-        self._source = logit_source(logits)
-        self._scale = 1.0 / temperature
-        self.tokens = tokens
-        self.masked = tokens == MASKED
-        self._rows = np.flatnonzero(self.masked)
-        layout = GatherLayout.of(automaton)
-        rows = self._source.sum_rows(self._rows, layout, self._scale)
-        broken = self._rows[~np.isfinite(rows.log_norms)]
+        if stop > self._num_summed:
+            self._sum(self._num_summed, stop)
+            self._num_summed = stop
+        return self._sums[:stop]
+
+    @property
+    def sums(self) -> Floats:
+        """(L, C + 2) class sums of all positions."""
+        return self.sums_until(len(self.tokens))
+
+    def set_sums_until(self, stop: int) -> Floats:
+        """(stop, U) weight of every class set at the positions before `stop`."""
+        self.sums_until(stop)
+        return self._set_sums[:stop]
+
+    def _sum(self, start: int, stop: int) -> None:
+        automaton, layout = self.automaton, GatherLayout.of(self.automaton)
+        rows = start + np.flatnonzero(self.masked[start:stop])
+        read = self._source.sum_rows(rows, layout, self._scale)
+        self._check(rows, read.log_norms)
+        self._log_norms[rows] = read.log_norms
+        summed = np.ones((len(rows), automaton.num_classes + 1))
+        summed[:, layout.classes] = read.groups
+        if layout.remainder >= 0:
+            summed[:, layout.remainder] = read.remainders
+        self._sums[start:stop] = committed_classes(automaton, self.tokens[start:stop])
+        self._sums[rows] = np.maximum(summed, SMALLEST)
+        self._set_sums[start:stop] = automaton.sum_sets(self._sums[start:stop])
+
+    def _check(self, rows: Ints, values: Floats) -> None:
+        broken = rows[~np.isfinite(values)]
         if len(broken):
             raise DecodingError(
-                f"the logits of canvas position {broken[0]} have no finite sum (NaN, +inf, or all "
-                f"-inf); {len(broken)} position(s) are affected; check the model's output"
+                f"the logits of canvas position {self._first + broken[0]} have no finite sum "
+                f"(NaN, +inf, or all -inf); {len(broken)} position(s) are affected; check the "
+                f"model's output"
             )
-        self._log_norms = np.zeros(len(tokens))
-        self._log_norms[self._rows] = rows.log_norms
-        self._best = np.zeros(len(tokens), np.int64)
-        self._best[self._rows] = rows.best
-        summed = np.ones((len(self._rows), automaton.num_classes + 1))
-        summed[:, layout.classes] = rows.groups
-        if layout.remainder >= 0:
-            summed[:, layout.remainder] = rows.remainders
-        self.sums = committed_classes(automaton, tokens)
-        self.sums[self._rows] = np.maximum(summed, SMALLEST)
+
+    def best_token(self, position: int) -> int:
+        """The most probable token at a masked position, whatever its class.
+
+        Raises:
+            DecodingError: As in `sums_until`.
+        """
+        start = self._num_ranked
+        if position >= start:
+            stop = min(position + _AHEAD, len(self.tokens))
+            rows = start + np.flatnonzero(self.masked[start:stop])
+            self._best[rows], highest = self._source.best(rows)
+            self._check(rows, highest)
+            self._num_ranked = stop
+        return int(self._best[position])
+
+    def best_of(self, position: int, tokens: NDArray[np.integer[Any]]) -> int:
+        """The most probable of some tokens at a masked position."""
+        return int(tokens[self._source.gather(position, tokens).argmax()])
+
+    def best_in(self, position: int, classes: NDArray[np.bool_]) -> int:
+        """The most probable token of some classes, (C + 2,) bool, at a masked position.
+
+        Meant for classes that hold most tokens: those of the best tokens overall that belong to
+        none of them are struck out one by one before all are.
+        """
+        token_class = self.automaton.token_class
+        scores = self._source.row(position).copy()
+        token = self.best_token(position)
+        for _ in range(_TRIES):
+            if token_class[token] >= 0 and classes[token_class[token]]:
+                return token
+            scores[token] = -np.inf
+            token = int(scores.argmax())
+        allowed = classes.take(token_class, mode="clip") & (token_class >= 0)
+        scores[~allowed] = -np.inf
+        token = int(scores.argmax())
+        return token if allowed[token] else int(allowed.argmax())
 
     def log_p(self, position: int, tokens: NDArray[np.integer[Any]]) -> Floats:
         """Log-probabilities of some tokens at a masked position."""
+        self.sums_until(position + 1)
         scores: Floats = self._source.gather(position, tokens) * self._scale
         return scores - float(self._log_norms[position])
 
     @cached_property
     def log_maxima(self) -> Floats:
         """(L, C + 2) log of the most probable token of each class; committed rows: 0 or -inf."""
-        automaton = self._automaton
+        automaton = self.automaton
         with np.errstate(divide="ignore"):
             maxima = np.log(self.sums)
-        for row in self._rows.tolist():
+        for row in np.flatnonzero(self.masked).tolist():
             log_p = self.log_p(row, automaton.class_tokens)
             best = np.maximum.reduceat(log_p, automaton.class_offsets[:-1])
             maxima[row, : automaton.tail_class] = np.maximum(best, np.log(SMALLEST))
@@ -93,27 +174,17 @@ class ClassWeights:
     @cached_property
     def moments(self) -> Floats:
         """(L, C + 2) sum of p log p over the tokens of each class; 0 in committed rows."""
-        automaton = self._automaton
+        automaton = self.automaton
         out = np.zeros_like(self.sums)
-        for row in self._rows.tolist():
+        for row in np.flatnonzero(self.masked).tolist():
             log_p = np.maximum(self.log_p(row, automaton.class_tokens), -1e4)
             terms = np.exp(log_p) * log_p
             out[row, : automaton.tail_class] = np.add.reduceat(terms, automaton.class_offsets[:-1])
         return out
 
-    def best_tokens(self, positions: Ints, sets: NDArray[np.int32]) -> Ints:
-        """The most probable token of one class set at each of some masked positions."""
-        automaton = self._automaton
-        best = self._best[positions]
-        hits = automaton.has_class(sets, automaton.token_class[best])
-        for n in np.flatnonzero(~hits).tolist():
-            tokens = automaton.tokens_of_set(int(sets[n]))
-            best[n] = tokens[np.argmax(self._source.gather(int(positions[n]), tokens))]
-        return best
-
     def draw_token(self, position: int, token_class: int, uniform: float) -> int:
         """A token of a class, drawn at a masked position by one uniform number in [0, 1)."""
-        tokens = self._automaton.tokens_of(token_class)
+        tokens = self.automaton.tokens_of(token_class)
         if len(tokens) == 1:
             return int(tokens[0])
         scores = self._source.gather(position, tokens) * self._scale
@@ -124,10 +195,10 @@ class ClassWeights:
 
     def shares(self, positions: Ints, tokens: Ints) -> Floats:
         """Probability of each token within its class, at masked positions."""
-        classes = self._automaton.token_class[tokens]
+        classes = self.automaton.token_class[tokens]
+        sums = self.sums_until(int(positions.max(initial=-1)) + 1)[positions, classes]
         log_p = self._source.at(positions, tokens) * self._scale - self._log_norms[positions]
-        sums = self.sums[positions, classes]
-        even = 1.0 / self._automaton.class_sizes[classes]  # where the whole class underflows
+        even = 1.0 / self.automaton.class_sizes[classes]  # where the whole class underflows
         return np.where(sums > SMALLEST, np.exp(log_p - np.log(sums)), even)
 
 

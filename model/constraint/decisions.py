@@ -72,7 +72,7 @@ class CompiledDecision:
         """
         canvas = np.full(len(logits), MASKED) if tokens is None else np.asarray(tokens)
         scaled = logits if temperature == 1.0 else logits / temperature
-        exits = infer(self.compiled, scaled, canvas, weighting=weighting).p_exit
+        exits = infer(self.compiled, scaled, canvas, weighting=weighting, path="greedy").p_exit
         p_members = exits @ self.members
         return dict(zip(self.names, p_members.tolist(), strict=True))
 

@@ -18,11 +18,17 @@ from numpy.typing import NDArray
 
 from agentloop.errors import CanvasTooSmallError, ConstraintError
 from agentloop.model.constraint.allowed import contradiction
+from agentloop.model.constraint.beliefs import Beliefs
 from agentloop.model.constraint.class_weights import MASKED, ClassWeights
 from agentloop.model.constraint.compiled import CompiledConstraint
-from agentloop.model.constraint.lattice import Lattice
+from agentloop.model.constraint.liveness import Liveness
 from agentloop.model.constraint.posterior import CanvasPosterior
-from agentloop.model.constraint.proposal import PathScore, best_proposal, drawn_proposal
+from agentloop.model.constraint.proposal import (
+    PathScore,
+    best_proposal,
+    drawn_proposal,
+    greedy_proposal,
+)
 from agentloop.model.constraint.window import open_window
 
 if TYPE_CHECKING:
@@ -84,20 +90,21 @@ def infer(
     if window is None:
         raise contradiction(compiled, canvas, start=start, room_after=room_after)
     rows = slice(window.first, window.last)
-    weights = ClassWeights(automaton, logits[rows], canvas[rows], temperature or 1.0)
-    exponent = np.broadcast_to(locality if weighting == "local" else 0.0, len(canvas))
-    lattice = Lattice.build(
-        automaton, automaton.sum_sets(weights.sums), window.ends, window.start, exponent[rows]
-    )
-    if not lattice.live[0, window.start]:
+    liveness = Liveness(automaton, canvas[rows], window.room)
+    if not liveness.at(0)[window.start]:
         raise contradiction(compiled, canvas, start=start, room_after=room_after)
+    exponent = np.broadcast_to(locality if weighting == "local" else 0.0, len(canvas))[rows]
+    weights = ClassWeights(automaton, logits[rows], canvas[rows], temperature or 1.0, window.first)
+    beliefs = Beliefs(weights, liveness, window.start, exponent)
     if temperature > 0:
         generator = np.random.default_rng(generator)
         uniforms = generator.random((3, len(canvas)))[:, rows]
-        proposal = drawn_proposal(lattice, weights, window.start, uniforms)
+        proposal = drawn_proposal(weights, beliefs.chain, window.start, uniforms)
+    elif path == "greedy":
+        proposal = greedy_proposal(weights, liveness, window.start)
     else:
-        proposal = best_proposal(lattice, weights, window.start, path)
-    return CanvasPosterior(compiled, canvas, window, weights, lattice, proposal)
+        proposal = best_proposal(beliefs.lattice, weights, path)
+    return CanvasPosterior(compiled, canvas, window, beliefs, proposal)
 
 
 def _checked_tokens(

@@ -9,37 +9,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentloop.model.constraint.segments import draw
+from agentloop.model.constraint.liveness import Liveness
+from agentloop.model.constraint.segments import sum_by_place
 from agentloop.model.constraint.token_automaton import TokenAutomaton
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]
 _BLOCK = 1 << 15  # numbers of all pairs at several positions that fit the cache
+_RESCALED = 1e-4  # sums are scaled up again below this, so that no weight of 1e-300 vanishes
 _TRUSTED_NATS = 575.0  # 1e-250: beyond it a scaled sum may have lost the paths that matter
-
-
-def live_states(automaton: TokenAutomaton, open_sets: Bools, ends: Bools) -> Bools:
-    """Whether each state at each boundary (L + 1, S) can still reach an end.
-
-    Args:
-        automaton: The automaton.
-        open_sets: (L, U) whether a class set holds a class that is open at a position.
-        ends: (S,) the states allowed at boundary L.
-    """
-    length = len(open_sets)
-    live = np.empty((length + 1, automaton.num_states), np.bool_)
-    live[length] = ends
-    target, starts = automaton.pair_target, automaton.pair_offsets[:-1]
-    for i in range(length - 1, -1, -1):
-        onward = live[i + 1].take(target)
-        onward &= open_sets[i].take(automaton.pair_set)
-        np.maximum.reduceat(onward, starts, out=live[i])
-    return live
 
 
 def reached_states(
@@ -75,6 +59,7 @@ class Lattice:
 
     Attributes:
         automaton: The automaton that is unrolled.
+        start: State at boundary 0.
         set_sums: (L, U) float64, weight of every class set.
         live: (L + 1, S) bool, states that can reach an end.
         norms: (L, S) float64, what the weights of the pairs that leave a state are divided by.
@@ -83,6 +68,7 @@ class Lattice:
     """
 
     automaton: TokenAutomaton
+    start: int
     set_sums: Floats
     live: Bools
     norms: Floats
@@ -112,43 +98,49 @@ class Lattice:
             return _local_backward(automaton, set_sums, ends, start)
         lattice, log_highest = _scaled_backward(automaton, set_sums, ends, start, exponents)
         if lattice.live[0, start] and lattice.log_total < log_highest - _TRUSTED_NATS:
-            return _log_backward(lattice, start)
+            return _log_backward(lattice)
         return lattice
 
-    def log_plain_total(self, start: int) -> float:
-        """Log of the summed weight of all paths under the plain product of `set_sums`."""
-        automaton = self.automaton
-        onward = self.live[-1].astype(np.float64)
-        log_scale = log_highest = 0.0
-        for i in range(len(self.steps) - 1, -1, -1):
-            row = self.set_sums[i].take(automaton.pair_set)
-            row *= onward.take(automaton.pair_target)
-            onward = np.add.reduceat(row, automaton.pair_offsets[:-1])
-            highest = float(onward.max())
-            if highest == 0.0:
-                log_scale = -np.inf
-                break
-            onward /= highest
-            log_scale += math.log(highest)
-            log_highest = max(log_highest, log_scale)
-        total = math.log(onward[start]) + log_scale if onward[start] > 0 else -np.inf
-        if total >= log_highest - _TRUSTED_NATS:
-            return total
-        return _log_backward(replace(self, norms=np.ones_like(self.norms)), start).log_total
-
-    def state_marginals(self, start: int) -> Floats:
-        """Probability (L + 1, S) of every state at every boundary."""
+    @cached_property
+    def _marginals(self) -> Floats:
+        """(L + 1, S) probability of every state at every boundary."""
         automaton = self.automaton
         marginals = np.zeros(self.live.shape)
-        marginals[0, start] = 1.0
+        marginals[0, self.start] = 1.0
         source, target, size = automaton.pair_source, automaton.pair_target, automaton.num_states
         for i, steps in enumerate(self.steps):
             flow = marginals[i].take(source)
             flow *= steps
-            marginals[i + 1] = np.bincount(target, flow, size)
+            marginals[i + 1] = sum_by_place(target, flow, size)
         return marginals
 
-    def best_pairs(self, log_set_weights: Floats, start: int) -> list[int]:
+    def p_states(self, boundary: int) -> Floats:
+        """Probability (S,) of every state at a boundary."""
+        row: Floats = self._marginals[boundary]
+        return row
+
+    def p_sets(self, position: int) -> Floats:
+        """Probability (U,) that each class set crosses a position."""
+        automaton = self.automaton
+        flow = self._marginals[position].take(automaton.pair_source) * self.steps[position]
+        return sum_by_place(automaton.pair_set, flow, automaton.num_sets)
+
+    def p_exit(self, position: int) -> Floats:
+        """Probability (S,) that the text ends at a position, from each state."""
+        automaton = self.automaton
+        exits = np.flatnonzero(automaton.pair_target[:-1] == automaton.done)
+        sources = automaton.pair_source[exits]
+        out = np.zeros(automaton.num_states)
+        out[sources] = self._marginals[position, sources] * self.steps[position, exits]
+        return out
+
+    def leaving(self, position: int, state: int) -> Floats:
+        """Weights, up to a factor, of the pairs that leave a state."""
+        offsets = self.automaton.pair_offsets
+        row: Floats = self.steps[position, offsets[state] : offsets[state + 1]]
+        return row
+
+    def best_pairs(self, log_set_weights: Floats) -> list[int]:
         """The pairs (L) of the best path, by weights (L, U) of class sets over `norms`.
 
         Ties go to the path whose pairs come first.
@@ -162,31 +154,40 @@ class Lattice:
             row += values.take(automaton.pair_target)
             values = np.maximum.reduceat(row, automaton.pair_offsets[:-1])
             values -= log_norms[i]
-        return self.trace(scores, start)
-
-    def trace(self, scores: Floats, start: int) -> list[int]:
-        """The pairs (L) of the path that takes the highest of `scores` (L, P) at every state.
-
-        Unlike the best path as a whole it does not favour short texts: a step is taken on its own
-        merit, not on that of the single best text that goes on from it.
-        """
-        offsets, pairs, state = self.automaton.pair_offsets.tolist(), list[int](), start
+        offsets, pairs, state = automaton.pair_offsets.tolist(), list[int](), self.start
         for row in scores:
             first = offsets[state]
             pair = first + int(row[first : offsets[state + 1]].argmax())
             pairs.append(pair)
-            state = int(self.automaton.pair_target[pair])
+            state = int(automaton.pair_target[pair])
         return pairs
 
-    def draw_pairs(self, uniforms: Floats, start: int) -> list[int]:
-        """The pairs (L) of a path drawn from the posterior by one number in [0, 1) a position."""
-        offsets, pairs, state = self.automaton.pair_offsets.tolist(), list[int](), start
-        for row, uniform in zip(self.steps, uniforms.tolist(), strict=True):
-            first = offsets[state]
-            pair = first + draw(row[first : offsets[state + 1]], uniform)
-            pairs.append(pair)
-            state = int(self.automaton.pair_target[pair])
-        return pairs
+
+def log_plain_total(
+    automaton: TokenAutomaton, set_sums: Floats, liveness: Liveness, start: int
+) -> float:
+    """Log of the summed weight of all paths under the plain product of `set_sums` (L, U)."""
+    length, starts = len(set_sums), automaton.pair_offsets[:-1]
+    onward = liveness.at(length).astype(np.float64)
+    log_scale = log_highest = 0.0
+    for rows in reversed(_blocks(length, automaton.num_pairs)):
+        block = set_sums[rows].take(automaton.pair_set, axis=1)
+        for row in block[::-1]:
+            row *= onward.take(automaton.pair_target)
+            onward = np.add.reduceat(row, starts)
+            highest = float(onward.max())
+            if 0.0 < highest < _RESCALED:
+                onward /= highest
+                log_scale += math.log(highest)
+                log_highest = max(log_highest, log_scale)
+    total = math.log(onward[start]) + log_scale if onward[start] > 0 else -np.inf
+    if total >= log_highest - _TRUSTED_NATS:
+        return total
+    live = np.array([liveness.at(boundary) for boundary in range(length + 1)])
+    shape = length, automaton.num_states
+    steps = np.empty((length, automaton.num_pairs))
+    lattice = Lattice(automaton, start, set_sums, live, np.ones(shape), steps, total)
+    return _log_backward(lattice).log_total
 
 
 def _local_backward(
@@ -209,9 +210,8 @@ def _local_backward(
             onward = live[i].astype(np.float64)
         norms[rows][~live[:-1][rows]] = 1.0
         block /= norms[rows].take(automaton.pair_source, axis=1)
-    return Lattice(
-        automaton, set_sums, live, norms, steps, 0.0 if live[0, start] else float(-np.inf)
-    )
+    log_total = 0.0 if live[0, start] else float(-np.inf)
+    return Lattice(automaton, start, set_sums, live, norms, steps, log_total)
 
 
 def _blocks(length: int, num_pairs: int) -> list[slice]:
@@ -263,10 +263,10 @@ def _scaled_backward(
             log_highest = max(log_highest, log_scale)
     with np.errstate(divide="ignore"):
         log_total = float(np.log(onward[start])) + log_scale
-    return Lattice(automaton, set_sums, live, norms, steps, log_total), log_highest
+    return Lattice(automaton, start, set_sums, live, norms, steps, log_total), log_highest
 
 
-def _log_backward(lattice: Lattice, start: int) -> Lattice:
+def _log_backward(lattice: Lattice) -> Lattice:
     """The same sums by logs: slower, and no completion is ever lost."""
     automaton, live = lattice.automaton, lattice.live
     source, target = automaton.pair_source, automaton.pair_target
@@ -284,4 +284,4 @@ def _log_backward(lattice: Lattice, start: int) -> Lattice:
         steps[i] /= np.where(live[i], sums, 1.0).take(source)
         with np.errstate(divide="ignore"):
             onward = np.log(sums) + highest - log_norms[i]
-    return Lattice(automaton, lattice.set_sums, live, lattice.norms, steps, float(onward[start]))
+    return replace(lattice, steps=steps, log_total=float(onward[lattice.start]))

@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from agentloop.model.constraint.allowed import tokens_between
-from agentloop.model.constraint.class_weights import MASKED, SMALLEST, ClassWeights
+from agentloop.model.constraint.allowed import open_sets, tokens_between
+from agentloop.model.constraint.beliefs import Beliefs
+from agentloop.model.constraint.class_weights import MASKED, SMALLEST
 from agentloop.model.constraint.compiled import CompiledConstraint
-from agentloop.model.constraint.lattice import Lattice, reached_states
+from agentloop.model.constraint.lattice import reached_states
 from agentloop.model.constraint.proposal import Proposal
-from agentloop.model.constraint.segments import ragged
 from agentloop.model.constraint.window import Window
 
 Floats = NDArray[np.float64]
@@ -39,16 +39,15 @@ class CanvasPosterior:
         compiled: CompiledConstraint,
         canvas: Ints,
         window: Window,
-        weights: ClassWeights,
-        lattice: Lattice,
+        beliefs: Beliefs,
         proposal: Proposal,
     ) -> None:
         done = compiled.automaton.done
         self.compiled = compiled
         self.masked = canvas == MASKED
         self._window = window
-        self._weights = weights
-        self._lattice = lattice
+        self._weights = beliefs.weights
+        self._beliefs = beliefs
         after = np.full(len(canvas) - window.last, done)
         self.states = np.concatenate([window.states[:-1], proposal.states, after])
         ended = self.states == done
@@ -65,10 +64,6 @@ class CanvasPosterior:
         outer[self._window.first : self._window.first + len(inner)] = inner
 
     @cached_property
-    def _p_inner(self) -> Floats:
-        return self._lattice.state_marginals(self._window.start)
-
-    @cached_property
     def p_states(self) -> Floats:
         """(L + 1, S) posterior of the state at each boundary.
 
@@ -76,7 +71,8 @@ class CanvasPosterior:
         """
         out = np.zeros((len(self.states), self.compiled.num_states))
         out[np.arange(len(self.states)), self.states] = 1.0
-        self._widen(self._p_inner, out)
+        for boundary in range(self._window.length + 1):
+            out[self._window.first + boundary] = self._beliefs.chain.p_states(boundary)
         return out
 
     @cached_property
@@ -91,11 +87,8 @@ class CanvasPosterior:
         out = np.zeros(automaton.num_states)
         if self._window.start == automaton.done:
             out[self.states[max(self.end, 0)]] = 1.0
-            return out
-        exits = np.flatnonzero(automaton.pair_target[:-1] == automaton.done)
-        sources = automaton.pair_source[exits]
-        flows = self._p_inner[:-1, sources] * self._lattice.steps[:, exits]
-        out[sources] = flows.sum(axis=0)
+        for position in range(self._window.length):
+            out += self._beliefs.chain.p_exit(position)
         return out
 
     @cached_property
@@ -104,48 +97,50 @@ class CanvasPosterior:
 
         Given the committed tokens, and counting texts that end within the canvas.
         """
-        return self._lattice.log_plain_total(self._window.start)
+        return self._beliefs.log_plain_total
 
     @cached_property
     def confidence(self) -> Floats:
         """(L,) posterior probability of each proposed token at its position; 1 where committed."""
-        automaton = self.compiled.automaton
-        rows = slice(self._window.first, self._window.last)
-        tokens, masked = self.tokens[rows], self.masked[rows]
-        classes = automaton.token_class[tokens]
-        ended = masked & (classes == automaton.eos_class)
-        inner = np.ones(len(tokens))
-        inner[ended] = self._p_inner[1:, automaton.done][ended]
-        text = np.flatnonzero(masked & ~ended)
-        if len(text):
-            within = self._weights.shares(text, tokens[text])
-            inner[text] = self._class_probabilities(text, classes[text]) * within
-        out = np.ones(len(self.tokens))
-        self._widen(np.minimum(inner, 1.0), out)
-        return out
+        return self.confidence_at(np.arange(len(self.tokens)))
 
-    def _class_probabilities(self, positions: Ints, classes: NDArray[np.int32]) -> Floats:
-        """Posterior of one class at each of some positions of the window."""
-        lattice, automaton = self._lattice, self.compiled.automaton
-        offsets, crossed = automaton.pairs_by_class
-        at, owners = ragged(offsets[classes], offsets[classes + 1] - offsets[classes])
-        pairs, rows = crossed[at], positions[owners]
-        reached: Floats = self._p_inner[rows, automaton.pair_source[pairs]]
-        flows = reached * lattice.steps[rows, pairs]
-        flows = flows / lattice.set_sums[rows, automaton.pair_set[pairs]]
-        sums = np.bincount(owners, flows, len(positions))
-        return sums * self._weights.sums[positions, classes]
+    def confidence_at(self, positions: Ints) -> Floats:
+        """Posterior probability (n,) of the proposed token at some positions; 1 where committed.
+
+        Under state-local weights it costs only what lies left of them.
+        """
+        automaton = self.compiled.automaton
+        out = np.ones(len(positions))
+        inner = positions - self._window.first
+        open_ = self.masked[positions] & (inner >= 0) & (inner < self._window.length)
+        classes = automaton.token_class[self.tokens[positions]]
+        ended = open_ & (classes == automaton.eos_class)
+        text = np.flatnonzero(open_ & ~ended)
+        self._weights.sums_until(int(inner[open_].max(initial=-1)) + 1)
+        out[ended] = [
+            self._beliefs.chain.p_states(i + 1)[automaton.done] for i in inner[ended].tolist()
+        ]
+        within = self._weights.shares(inner[text], self.tokens[positions[text]])
+        for n, share in zip(text.tolist(), within.tolist(), strict=True):
+            out[n] = self._p_class(int(inner[n]), int(classes[n])) * share
+        return np.minimum(out, 1.0)
+
+    def _p_class(self, inner: int, token_class: int) -> float:
+        """Posterior of a class at a position of the window."""
+        sets = self.compiled.automaton.sets_of(token_class)
+        sums = self._weights.set_sums_until(inner + 1)[inner, sets]
+        per_weight = self._beliefs.chain.p_sets(inner)[sets] / np.where(sums > 0, sums, 1.0)
+        return float(per_weight.sum() * self._weights.sums_until(inner + 1)[inner, token_class])
 
     @cached_property
     def class_marginals(self) -> Floats:
         """(L, C) posterior of every class at every position; the last is the end of text."""
-        lattice, automaton = self._lattice, self.compiled.automaton
+        automaton = self.compiled.automaton
         inner = np.empty((self._window.length, automaton.num_classes + 1))
         owners = np.repeat(np.arange(automaton.num_sets), np.diff(automaton.set_offsets))
-        for i, steps in enumerate(lattice.steps):
-            flow = steps * self._p_inner[i].take(automaton.pair_source)
-            flows = np.bincount(automaton.pair_set, flow, automaton.num_sets)
-            per_set = flows / np.where(lattice.set_sums[i] > 0, lattice.set_sums[i], 1.0)
+        set_sums = self._weights.set_sums_until(len(inner))
+        for i, sums in enumerate(set_sums):
+            per_set = self._beliefs.chain.p_sets(i) / np.where(sums > 0, sums, 1.0)
             inner[i] = np.bincount(
                 automaton.set_classes, per_set[owners], automaton.num_classes + 1
             )
@@ -176,10 +171,10 @@ class CanvasPosterior:
 
     @cached_property
     def _reached(self) -> tuple[Bools, NDArray[np.int32]]:
-        lattice = self._lattice
-        return reached_states(
-            lattice.automaton, lattice.set_sums > 0, lattice.live, self._window.start
-        )
+        automaton, liveness = self.compiled.automaton, self._beliefs.liveness
+        passable = open_sets(automaton, self._weights.tokens)
+        live = np.array([liveness.at(boundary) for boundary in range(len(passable) + 1)])
+        return reached_states(automaton, passable, live, self._window.start)
 
     @cached_property
     def forced(self) -> Bools:
@@ -207,4 +202,4 @@ class CanvasPosterior:
         if not 0 <= inner < self._window.length:
             return automaton.tokens_of(automaton.eos_class).astype(np.int64)
         reached, _ = self._reached
-        return tokens_between(automaton, reached[inner], self._lattice.live[inner + 1])
+        return tokens_between(automaton, reached[inner], self._beliefs.liveness.at(inner + 1))

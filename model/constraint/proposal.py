@@ -8,12 +8,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from agentloop.model.constraint.class_weights import ClassWeights
+from agentloop.model.constraint.beliefs import Chain
+from agentloop.model.constraint.class_weights import MASKED, ClassWeights
 from agentloop.model.constraint.lattice import Lattice
+from agentloop.model.constraint.liveness import Liveness
 from agentloop.model.constraint.segments import draw
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_MANY = 2048  # tokens that may follow a state, from which all are looked at
 PathScore = Literal["greedy", "states", "tokens"]
 
 
@@ -30,48 +34,78 @@ class Proposal:
     states: NDArray[np.int64]
 
 
-def best_proposal(lattice: Lattice, weights: ClassWeights, start: int, path: PathScore) -> Proposal:
-    """The path that `path` asks for, with the best tokens on it."""
+def greedy_proposal(weights: ClassWeights, liveness: Liveness, start: int) -> Proposal:
+    """From left to right, the likeliest token that leads to a state which can still be completed.
+
+    Unlike the best path as a whole it does not favour short texts: a step is taken on its own
+    merit, not on that of the single best text that goes on from it.
+    """
+    automaton = weights.automaton
+    tokens, states = weights.tokens.tolist(), [start]
+    for position, token in enumerate(tokens):
+        if states[-1] == automaton.done:
+            states += [automaton.done] * (len(tokens) - position)
+            break
+        if token == MASKED:
+            live = liveness.at(position + 1)
+            tokens[position] = token = _likeliest(weights, position, states[-1], live)
+        states.append(automaton.follow(states[-1], int(automaton.token_class[token])))
+    return _ended(weights, np.array(tokens, np.int64), np.array(states, np.int64))
+
+
+def _likeliest(weights: ClassWeights, position: int, state: int, live: Bools) -> int:
+    """The likeliest token that leads from a state to a live one."""
+    automaton = weights.automaton
+    best = weights.best_token(position)
+    target = automaton.follow(state, int(automaton.token_class[best]))
+    if target >= 0 and live[target]:
+        return best
+    if automaton.num_exits[state] > _MANY:
+        return weights.best_in(position, automaton.classes_between(state, live))
+    tokens, targets = automaton.exits(state)
+    return weights.best_of(position, tokens[live[targets]])
+
+
+def best_proposal(lattice: Lattice, weights: ClassWeights, path: PathScore) -> Proposal:
+    """The best path as a whole, by its states or by its tokens, with the best tokens on it."""
     automaton = lattice.automaton
-    if path == "greedy":
-        maxima = automaton.max_sets(weights.log_maxima).take(automaton.pair_set, axis=1)
-        chosen = lattice.trace(np.where(lattice.steps > 0, maxima, -np.inf), start)
-    elif path == "states":
+    if path == "states":
         with np.errstate(divide="ignore"):
-            chosen = lattice.best_pairs(np.log(lattice.set_sums), start)
+            chosen = lattice.best_pairs(np.log(lattice.set_sums))
     else:
-        chosen = lattice.best_pairs(automaton.max_sets(weights.log_maxima), start)
-
+        chosen = lattice.best_pairs(automaton.max_sets(weights.log_maxima))
     pairs = np.array(chosen, np.int64)
-    states = np.append([start], automaton.pair_target[pairs]).astype(np.int64)
-    tokens = weights.tokens.copy()
-    open_positions = np.flatnonzero(weights.masked & (states[:-1] != automaton.done))
-    sets = automaton.pair_set[pairs[open_positions]]
-    tokens[open_positions] = weights.best_tokens(open_positions, sets)
-    return _ended(lattice, weights, tokens, states)
-
-
-def drawn_proposal(
-    lattice: Lattice, weights: ClassWeights, start: int, uniforms: Floats
-) -> Proposal:
-    """An exact draw from the posterior, by uniform numbers (3, L) in [0, 1)."""
-    automaton = lattice.automaton
-    for_pair, for_class, for_token = uniforms
-
-    pairs = np.array(lattice.draw_pairs(for_pair, start), np.int64)
-    states = np.append([start], automaton.pair_target[pairs]).astype(np.int64)
+    states = np.append([lattice.start], automaton.pair_target[pairs]).astype(np.int64)
     tokens = weights.tokens.copy()
     for i in np.flatnonzero(weights.masked & (states[:-1] != automaton.done)).tolist():
-        classes = automaton.classes_of(int(pairs[i]))
-        chosen = classes[draw(weights.sums[i, classes], float(for_class[i]))]
-        tokens[i] = weights.draw_token(i, int(chosen), float(for_token[i]))
-    return _ended(lattice, weights, tokens, states)
+        class_set = int(automaton.pair_set[pairs[i]])
+        tokens[i] = weights.best_token(i)
+        if automaton.token_class[tokens[i]] not in automaton.classes_of(int(pairs[i])):
+            tokens[i] = weights.best_of(i, automaton.tokens_of_set(class_set))
+    return _ended(weights, tokens, states)
 
 
-def _ended(lattice: Lattice, weights: ClassWeights, tokens: Ints, states: Ints) -> Proposal:
+def drawn_proposal(weights: ClassWeights, chain: Chain, start: int, uniforms: Floats) -> Proposal:
+    """An exact draw from the posterior, by uniform numbers (3, L) in [0, 1)."""
+    automaton = weights.automaton
+    tokens, states = weights.tokens.copy(), [start]
+    for i, (for_pair, for_class, for_token) in enumerate(uniforms.T.tolist()):
+        if states[-1] == automaton.done:
+            states += [automaton.done] * (len(tokens) - i)
+            break
+        first = int(automaton.pair_offsets[states[-1]])
+        pair = first + draw(chain.leaving(i, states[-1]), for_pair)
+        states.append(int(automaton.pair_target[pair]))
+        if tokens[i] == MASKED:
+            classes = automaton.classes_of(pair)
+            chosen = int(classes[draw(weights.sums[i, classes], for_class)])
+            tokens[i] = weights.draw_token(i, chosen, for_token)
+    return _ended(weights, tokens, np.array(states, np.int64))
+
+
+def _ended(weights: ClassWeights, tokens: Ints, states: Ints) -> Proposal:
     """Repeat the end of text on the masked positions after it."""
-    automaton = lattice.automaton
-    ended = states == automaton.done
+    ended = states == weights.automaton.done
     end = int(np.argmax(ended)) - 1
     if ended[-1] and end >= 0:
         tokens[weights.masked & ended[:-1]] = tokens[end]

@@ -42,6 +42,14 @@ def sum_segments(values: NDArray[Any], starts: NDArray[np.integer[Any]]) -> NDAr
     return np.add.reduceat(values, starts)
 
 
+def sum_by_place(
+    places: NDArray[np.integer[Any]], values: NDArray[np.float64], size: int
+) -> NDArray[np.float64]:
+    """Sum (size,) of the values that belong to each place."""
+    sums: NDArray[Any] = np.bincount(places, values, size)
+    return sums.astype(np.float64, copy=False)
+
+
 def draw(weights: NDArray[Any], uniform: float) -> int:
     """Index drawn in proportion to weights, of which one is positive, by a number in [0, 1)."""
     mass = np.cumsum(weights)

@@ -100,19 +100,47 @@ class TokenAutomaton:
         return sizes
 
     @cached_property
+    def pair_counts(self) -> Ints:
+        """(S,) int32, number of pairs that leave each state; at least one."""
+        return np.diff(self.pair_offsets)
+
+    @cached_property
+    def num_exits(self) -> NDArray[np.int64]:
+        """(S,) int64, number of tokens that may follow each state."""
+        sizes = np.append(np.diff(self.class_offsets), 0)
+        per_set = np.add.reduceat(sizes[self.set_classes], self.set_offsets[:-1])
+        return np.add.reduceat(per_set[self.pair_set], self.pair_offsets[:-1])
+
+    @cached_property
     def pair_sole_class(self) -> Ints:
         """(P,) int32, the class of each pair that has just one (the tail: end of text), else -1."""
         sole = np.where(np.diff(self.set_offsets) == 1, self.set_classes[self.set_offsets[:-1]], -1)
         return np.minimum(sole, self.eos_class)[self.pair_set].astype(np.int32)
 
     @cached_property
-    def pairs_by_class(self) -> tuple[Ints, Ints]:
-        """Offsets (C + 3,) and pairs (E,) int32: the pairs that each class crosses."""
-        sizes = np.diff(self.set_offsets)[self.pair_set]
-        at, pairs = ragged(self.set_offsets[self.pair_set], sizes)
-        classes = self.set_classes[at]
-        order = np.argsort(classes, kind="stable")
-        return offsets_of(classes, self.num_classes + 1), pairs[order].astype(np.int32)
+    def _sets_by_class(self) -> tuple[Ints, Ints]:
+        owners = np.repeat(np.arange(self.num_sets, dtype=np.int32), np.diff(self.set_offsets))
+        order = np.argsort(self.set_classes, kind="stable")
+        return offsets_of(self.set_classes, self.num_classes + 1), owners[order]
+
+    @cached_property
+    def pairs_by_set(self) -> tuple[Ints, Ints]:
+        """Offsets (U + 1,) and pairs (P,) int32: the pairs that each class set joins."""
+        order = np.argsort(self.pair_set, kind="stable").astype(np.int32)
+        return offsets_of(self.pair_set, self.num_sets), order
+
+    @cached_property
+    def pairs_by_target(self) -> tuple[Ints, Ints]:
+        """Offsets (S + 1,) and pairs (P,) int32: the pairs that lead to each state."""
+        order = np.argsort(self.pair_target, kind="stable").astype(np.int32)
+        return offsets_of(self.pair_target, self.num_states), order
+
+    def sets_of(self, token_class: int) -> Ints:
+        """The class sets that hold a class, ascending; none for class -1."""
+        offsets, sets = self._sets_by_class
+        if token_class < 0:
+            return sets[:0]
+        return sets[offsets[token_class] : offsets[token_class + 1]]
 
     @cached_property
     def _set_keys(self) -> NDArray[np.int64]:
@@ -141,6 +169,34 @@ class TokenAutomaton:
             known = int(self.pair_target[found[0]]) if len(found) else -1
             self._targets[state, token_class] = known
         return known
+
+    @cached_property
+    def _exits(self) -> dict[int, tuple[NDArray[np.int64], Ints]]:
+        return {}
+
+    def exits(self, state: int) -> tuple[NDArray[np.int64], Ints]:
+        """The tokens (n,) int64 that may follow a state, and the state (n,) each leads to.
+
+        Worked out once: ask only for states that few tokens may follow.
+        """
+        known = self._exits.get(state)
+        if known is None:
+            pairs = slice(self.pair_offsets[state], self.pair_offsets[state + 1])
+            parts = [self.tokens_of_set(class_set) for class_set in self.pair_set[pairs].tolist()]
+            targets = np.repeat(self.pair_target[pairs], [len(part) for part in parts])
+            known = np.concatenate(parts).astype(np.int64), targets
+            self._exits[state] = known
+        return known
+
+    def classes_between(self, state: int, live: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether each class (C + 2,) leads from a state to a live one."""
+        pairs = slice(self.pair_offsets[state], self.pair_offsets[state + 1])
+        sets = self.pair_set[pairs][live[self.pair_target[pairs]]]
+        starts = self.set_offsets[sets]
+        at, _ = ragged(starts, self.set_offsets[sets + 1] - starts)
+        out = np.zeros(self.num_classes + 1, np.bool_)
+        out[self.set_classes[at]] = True
+        return out
 
     def tokens_of_set(self, class_set: int) -> Ints:
         """Token ids of all classes of a set."""

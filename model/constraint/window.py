@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from agentloop.model.constraint.class_weights import MASKED
 from agentloop.model.constraint.token_automaton import TokenAutomaton
 
-Bools = NDArray[np.bool_]
-
 
 @dataclass(frozen=True, eq=False)
 class Window:
@@ -22,13 +20,13 @@ class Window:
         last: One past the first committed end of text; L if none is committed.
         states: (first + 1,) the state at each boundary up to the window; -1 after a token that
             is not allowed.
-        ends: (S,) bool, the states allowed at boundary `last`.
+        room: Tokens that may follow boundary `last`.
     """
 
     first: int
     last: int
     states: NDArray[np.int64]
-    ends: Bools
+    room: int
 
     @property
     def start(self) -> int:
@@ -62,5 +60,4 @@ def open_window(
     settled = tokens[last:]
     if ((settled != MASKED) & (classes[last:] != automaton.eos_class)).any():
         return None
-    allowed = automaton.distance <= (room_after if last == length else 0)
-    return Window(first, last, np.array(states), allowed)
+    return Window(first, last, np.array(states), room_after if last == length else 0)

@@ -105,7 +105,7 @@ def test_all_ways_to_expand_a_move_agree(dfa: Dfa, strings: list[bytes], sparse:
 @settings(max_examples=30, deadline=None)
 @given(dfas(max_states=5, alphabet=b"abc"))
 def test_class_sets_of_pairs_cover_the_edges(dfa: Dfa) -> None:
-    """Sets are distinct, and crossing pairs by class gives the edges of the sets."""
+    """Sets are distinct, and going through them by class, pair or target gives the same edges."""
     vocabulary = Vocabulary([b"a", b"b", b"c", b"ab", b"bca", b""], [5])
     assume(0 in spelled_edges(dfa, vocabulary)[1])
     lifted = lift(dfa, vocabulary)
@@ -113,13 +113,20 @@ def test_class_sets_of_pairs_cover_the_edges(dfa: Dfa) -> None:
     assert len(set(sets)) == len(sets) == lifted.num_sets
     edges = {(p, int(c)) for p in range(lifted.num_pairs) for c in lifted.classes_of(p)}
     assert len(edges) == lifted.num_edges
-    offsets, pairs = lifted.pairs_by_class
+    offsets, pairs = lifted.pairs_by_set
     for c in range(lifted.num_classes + 1):
-        crossed = pairs[offsets[c] : offsets[c + 1]].tolist()
+        crossed = [
+            p for u in lifted.sets_of(c) for p in pairs[offsets[u] : offsets[u + 1]].tolist()
+        ]
         assert sorted(crossed) == sorted(p for p, k in edges if k == c)
         for u, members in enumerate(sets):
             held = lifted.has_class(np.array([u], np.int32), np.array([c], np.int32))
             assert held.tolist() == [c in members]
+    assert lifted.sets_of(-1).tolist() == []
+    offsets, pairs = lifted.pairs_by_target
+    for state in range(lifted.num_states):
+        assert set(lifted.pair_target[pairs[offsets[state] : offsets[state + 1]]]) <= {state}
+    assert sorted(pairs.tolist()) == list(range(lifted.num_pairs))
     tokens = [set(lifted.tokens_of_set(u).tolist()) for u in range(lifted.num_sets)]
     assert tokens == [{t for c in s for t in lifted.tokens_of(int(c)).tolist()} for s in sets]
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentloop.errors import ConstraintError
+from agentloop.model.constraint.work import check_work
 
 NUM_CODE_POINTS = 0x110000
 MAX_STATES = 20_000
@@ -45,6 +46,8 @@ class StateBudgetError(ConstraintError):
     pointer = ""
     is_about_steps = False
     """Whether it took too long to explore, instead of coming out too large."""
+    is_about_size = False
+    """Whether the whole came out too large, instead of one string or number in it."""
 
     def locate(self, pointer: str | None) -> None:
         """Note where it happened, unless an inner place was noted before."""
@@ -130,6 +133,7 @@ class CharDfa:
             if found == num_colours:
                 break
             num_colours = found
+            check_work()
             tags = _scramble(colour)
             signature = tags * mix[0] + (tags[self.table] * mix[1:]).sum(axis=1, dtype=np.uint64)
             colour = np.unique(signature, return_inverse=True)[1].astype(np.int64)
@@ -213,6 +217,7 @@ def _pair(
     targets: list[NDArray[np.int64]] = []
     total = 0
     while len(frontier):
+        check_work()
         total += len(frontier)
         if total > MAX_STATES:
             raise StateBudgetError(
@@ -250,6 +255,7 @@ def explore(
     states = [start]
     rows: list[list[int]] = []
     for state in states:
+        check_work()
         row: list[int] = []
         for symbol in range(len(symbols)):
             target = step(state, symbol)

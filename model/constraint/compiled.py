@@ -6,11 +6,12 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol
 
 from agentloop.errors import CanvasTooSmallError
 from agentloop.model.constraint.dfa import Dfa
+from agentloop.model.constraint.flights import Flights
 from agentloop.model.constraint.lift import lift
 from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
 from agentloop.model.constraint.store import ConstraintStore, default_folder
@@ -96,18 +97,60 @@ class ConstraintCache:
         self._entries: OrderedDict[str, CompiledConstraint] = OrderedDict()
         self._num_bytes = 0
         self._lock = threading.Lock()
+        self._flights = Flights[tuple[str, float | None], CompiledConstraint]()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get_or_compile(
-        self, constraint: CompilableConstraint, vocabulary: Vocabulary, options: CompileOptions
+        self,
+        constraint: CompilableConstraint,
+        vocabulary: Vocabulary,
+        options: CompileOptions,
+        *,
+        max_seconds: float | None = None,
     ) -> CompiledConstraint:
-        """The constraint compiled before under the same key, vocabulary and options, or afresh."""
+        """The constraint compiled before under the same key, vocabulary and options, or afresh.
+
+        Who asks while another thread compiles the same waits for that.
+
+        Raises:
+            CompileLimitError: It takes more than `max_seconds` of processor time.
+            ConstraintError: It cannot be compiled.
+        """
         found = self.find(constraint, vocabulary, options)
         if found is not None:
             return found
         key = _key(constraint, vocabulary, options)
+        compiled = partial(self._compiled, constraint, vocabulary, options, key)
+        return self._flights.run((key, max_seconds), compiled, max_seconds)
+
+    async def compile_aside(
+        self,
+        constraint: CompilableConstraint,
+        vocabulary: Vocabulary,
+        options: CompileOptions,
+        *,
+        max_seconds: float | None = None,
+    ) -> CompiledConstraint:
+        """As `get_or_compile`, without keeping the event loop.
+
+        Cancelling ends the compilation, unless another call waits for the same.
+        """
+        found = self.find(constraint, vocabulary, options)
+        if found is not None:
+            return found
+        key = _key(constraint, vocabulary, options)
+        compiled = partial(self._compiled, constraint, vocabulary, options, key)
+        return await self._flights.run_aside((key, max_seconds), compiled, max_seconds)
+
+    def _compiled(
+        self,
+        constraint: CompilableConstraint,
+        vocabulary: Vocabulary,
+        options: CompileOptions,
+        key: str,
+    ) -> CompiledConstraint:
         automaton = self.store.load(key) if self.store else None
         if automaton is None:
             begun = time.perf_counter()
@@ -156,6 +199,7 @@ def compile_constraint(
     options: CompileOptions = DEFAULT_OPTIONS,
     *,
     cache: ConstraintCache | None = None,
+    max_seconds: float | None = None,
 ) -> CompiledConstraint:
     """Lift a constraint, or a bare byte automaton, to the tokens of a vocabulary.
 
@@ -164,11 +208,13 @@ def compile_constraint(
         vocabulary: The tokens of the model.
         options: How the text may be spelled and how far the automaton is unrolled.
         cache: Where to look first; by default one shared by the process.
+        max_seconds: Processor time it may take.
 
     Raises:
+        CompileLimitError: It would take more states, steps or time than it may.
         ConstraintError: No sequence of tokens spells an accepted text.
     """
     if isinstance(constraint, Dfa):
         return CompiledConstraint(lift(constraint, vocabulary), vocabulary)
     chosen = shared_cache() if cache is None else cache
-    return chosen.get_or_compile(constraint, vocabulary, options)
+    return chosen.get_or_compile(constraint, vocabulary, options, max_seconds=max_seconds)

@@ -11,11 +11,12 @@ import hashlib
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from agentloop.errors import ConstraintError, UnsupportedSchemaError
+from agentloop.errors import CompileLimitError, ConstraintError, UnsupportedSchemaError
 from agentloop.model.constraint.characters import StateBudgetError
 from agentloop.model.constraint.dfa import Dfa
 from agentloop.model.constraint.emission import Emitter
@@ -28,6 +29,7 @@ from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
 from agentloop.model.constraint.rejection import Rejection, explain_text
 from agentloop.model.constraint.scalars import text_fragment
 from agentloop.model.constraint.wording import phrase
+from agentloop.model.constraint.work import check_work
 
 FORMAT_VERSION = 1
 """Part of every key; raised when the same constraint starts to mean another automaton."""
@@ -187,6 +189,7 @@ def _message(text: str, constraint: Constraint, rejection: Rejection) -> str:
 
 _emission = threading.RLock()
 """Emitters share their pieces between constraints, so one thread at a time may add to them."""
+_TURN_S = 0.05
 
 
 @lru_cache(maxsize=8)
@@ -195,18 +198,30 @@ def emitter_of(options: CompileOptions) -> Emitter:
     return Emitter(Machine(), options)
 
 
+@contextmanager
+def _turn() -> Generator[None]:
+    """Wait for the emitters; who is given up meanwhile stops waiting."""
+    while not _emission.acquire(timeout=_TURN_S):
+        check_work()
+    try:
+        yield
+    finally:
+        _emission.release()
+
+
 def emitted(expr: Expr, options: CompileOptions) -> Fragment | None:
     """The fragment of a JSON value, under tighter options where it would be over the budget."""
     while True:
         try:
-            with _emission:
+            with _turn():
                 piece = emitter_of(options).root_piece(Asked(expr))
         except RecursionError:
             raise UnsupportedSchemaError("", "", "its references nest too deeply") from None
         except StateBudgetError as error:
             tighter = options.tighter(much=error.is_about_steps)
             if tighter is None:
-                raise UnsupportedSchemaError(error.pointer, "", str(error)) from None
+                limit = "steps" if error.is_about_steps else "states"
+                raise CompileLimitError(error.pointer, str(error), limit=limit) from None
             options = tighter
         else:
             return None if piece is None else piece.fragment

@@ -6,6 +6,8 @@ stands, so the time goes with the size of the result and never with the number o
 
 from __future__ import annotations
 
+from collections import Counter
+
 from agentloop.model.constraint.array_emission import ArrayEmission
 from agentloop.model.constraint.characters import StateBudgetError
 from agentloop.model.constraint.dfa import Dfa
@@ -25,6 +27,7 @@ from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Piece
 from agentloop.model.constraint.scalars import bounded, scalar_piece
 from agentloop.model.constraint.spelling import QUOTE
+from agentloop.model.constraint.work import Work, current_work
 
 SCALAR_KINDS: tuple[Kind, ...] = ("null", "true", "false", "number", "string")
 
@@ -35,6 +38,8 @@ MAX_KEPT_ARCS = 4_000_000
 
 MAX_STEPS = 4_000
 """Steps over items and properties that one compilation may take."""
+_LARGE_PART = 0.5
+"""Share of a value's states from which one part of it is to blame for its size."""
 
 
 class Emitter:
@@ -45,6 +50,9 @@ class Emitter:
         self.options = options
         self._pieces: dict[tuple[Asked, int], Piece | None] = {}
         self._num_steps = 0
+        self._work = Work()
+        self._open: list[Asked] = []
+        self._parts: dict[Asked, Counter[Asked]] = {}
 
     def root_piece(self, asked: Asked) -> Piece | None:
         """The piece of a whole text, None if there is none.
@@ -54,8 +62,10 @@ class Emitter:
         """
         if sum(len(p.fragment.sources) for p in self._pieces.values() if p) > MAX_KEPT_ARCS:
             self._pieces.clear()
+            self._parts.clear()
             self.machine = Machine()
         self._num_steps = 0
+        self._work = current_work() or Work()
         return self.piece(asked, self.options.max_depth)
 
     def dfa(self, asked: Asked) -> Dfa | None:
@@ -69,8 +79,11 @@ class Emitter:
         Raises:
             StateBudgetError: There have been too many since the compilation began.
         """
+        self._work.check()
         size = len(conjuncts(state.must)) + len(state.goals)
-        self._num_steps += 1 + num_outcomes * size // 16
+        num_steps = 1 + num_outcomes * size // 16
+        self._num_steps += num_steps
+        self._work.cost_of(None).steps += num_steps
         if self._num_steps > MAX_STEPS:
             error = StateBudgetError(
                 f"the schema takes more than {MAX_STEPS:,} steps to explore; it has too many"
@@ -83,18 +96,44 @@ class Emitter:
         """The piece of a value inside a container, None if there is none."""
         if _is_recursive(asked):
             depth -= 1
-        return self.piece(asked, max(depth, -1))
+        piece = self.piece(asked, max(depth, -1))
+        if piece is not None and self._open:
+            self._parts.setdefault(self._open[-1], Counter())[asked] += piece.fragment.num_states
+        return piece
 
     def piece(self, asked: Asked, depth: int) -> Piece | None:
         """The piece of a value, None if there is none."""
         key = (asked, depth)
         if key not in self._pieces:
+            self._work.check()
+            self._open.append(asked)
             try:
-                self._pieces[key] = self._build(asked, depth)
+                with self._work.at(_pointer_of(asked)):
+                    self._pieces[key] = self._build(asked, depth)
             except StateBudgetError as error:
-                error.locate(getattr(asked.must, "pointer", None))
+                error.locate(self._blamed(error, asked))
                 raise
+            finally:
+                self._open.pop()
         return self._pieces[key]
+
+    def _blamed(self, error: StateBudgetError, asked: Asked) -> str | None:
+        """The subschema that a refusal names."""
+        if error.is_about_steps:
+            return self._work.costliest("steps")
+        return self._largest_part(asked) if error.is_about_size else _pointer_of(asked)
+
+    def _largest_part(self, asked: Asked) -> str | None:
+        """The subschema that most of a value's states are of, as far down as that can be said."""
+        found = _pointer_of(asked)
+        seen = {asked}
+        while parts := self._parts.get(asked):
+            asked, num_states = parts.most_common(1)[0]
+            if asked in seen or num_states < parts.total() * _LARGE_PART:
+                break
+            seen.add(asked)
+            found = _pointer_of(asked) or found
+        return found
 
     def _build(self, asked: Asked, depth: int) -> Piece | None:
         builder = Builder(self.options.max_states)
@@ -125,6 +164,12 @@ class Emitter:
         builder = Builder(self.options.max_states)
         builder.word(0, kind.encode(), exit_of(0))
         return Piece(builder.finish(), (outcome,))
+
+
+def _pointer_of(asked: Asked) -> str | None:
+    """The JSON pointer of the subschema that is asked of a value, None if there is none."""
+    pointers = (getattr(part, "pointer", None) for part in conjuncts(asked.must))
+    return next((pointer for pointer in pointers if pointer is not None), None)
 
 
 def _is_recursive(asked: Asked) -> bool:

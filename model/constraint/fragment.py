@@ -131,9 +131,11 @@ class Builder:
         first = self.num_states
         self.num_states += count
         if self.num_states > self.max_states:
-            raise StateBudgetError(
+            error = StateBudgetError(
                 f"the automaton needs more than max_states = {self.max_states:,} states"
             )
+            error.is_about_size = True
+            raise error
         return first
 
     def arc(self, source: int, byte: int, target: int) -> None:

@@ -18,6 +18,7 @@ from agentloop.model.constraint.segments import Growing, offsets_of, ragged, sum
 from agentloop.model.constraint.token_automaton import TokenAutomaton
 from agentloop.model.constraint.trie import ByteTrie
 from agentloop.model.constraint.vocabulary import Vocabulary
+from agentloop.model.constraint.work import check_work
 
 Ints = NDArray[np.int64]
 _MAX_TABLE = 1 << 24  # entries of a dense (state, byte class) table, 128 MB
@@ -54,6 +55,7 @@ def _walk(moves: Moves, trie: ByteTrie) -> Ints:
     node_move[0] = 0
     symbols = moves.byte_class[trie.node_bytes]
     for depth in range(1, trie.depth + 1):
+        check_work()
         nodes = slice(int(trie.level_offsets[depth]), int(trie.level_offsets[depth + 1]))
         parents = node_move[trie.parents[nodes]]
         alive = np.flatnonzero((parents >= 0) & (symbols[nodes] >= 0))
@@ -140,6 +142,7 @@ class Moves:
         sizes = self.counts[moves] if not by_arcs else self._arcs[moves]
         groups = np.cumsum(sizes) // _MAX_PAIRS
         for group in np.split(keys, np.flatnonzero(np.diff(groups)) + 1):
+            check_work()
             self._record(group, *(self._by_arcs(group) if by_arcs else self._by_states(group)))
 
     def _by_states(self, keys: Ints) -> tuple[Ints, Ints, Ints]:

@@ -10,6 +10,7 @@ from agentloop.model.constraint.object_places import Moves, Place
 from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Edge, Piece, close, gap, place
 from agentloop.model.constraint.spelling import QUOTE, escape
+from agentloop.model.constraint.work import check_work
 
 OPEN, CLOSE, COMMA, COLON = 0x7B, 0x7D, 0x2C, 0x3A
 
@@ -100,6 +101,7 @@ class ObjectWriter:
         if first is not None:
             self.builder.arc(after, QUOTE, first)
         while self.todo:
+            check_work()
             self._write_hub(self.todo.pop())
         return Piece(self.builder.finish(), tuple(self.outcomes))
 

@@ -29,6 +29,7 @@ from agentloop.model.constraint.pattern_syntax import (
     Repeat,
     Sequence,
 )
+from agentloop.model.constraint.work import check_work
 
 MAX_POSITIONS = 12_000
 MAX_PATTERN_STATES = 6_000
@@ -194,6 +195,7 @@ class _Nfa:
                 bits |= 1 << at
                 stack.extend(moves[at])
             found[origin] = bits
+            check_work()
         return found
 
 
@@ -280,6 +282,7 @@ class _Subsets:
         index: dict[int, int] = {}
         rows: list[list[int]] = []
         for at, subset in enumerate(sets):
+            check_work()
             if subset >> self.final & 1:
                 self.done = at
                 rows.append([at] * self.num_symbols)

@@ -24,6 +24,7 @@ from agentloop.model.constraint.scalars import OpaqueText
 from agentloop.model.constraint.spelling import QUOTE, escape
 from agentloop.model.constraint.suffix_automaton import SuffixAutomaton
 from agentloop.model.constraint.wording import count
+from agentloop.model.constraint.work import check_work
 
 Unit = Literal["words", "chars", "sentences"]
 MAX_QUOTE_STATES = 4_000_000
@@ -205,6 +206,7 @@ class _Writer:
         self.numbers[_Spot(0, False, 0, 0)] = 0
         self.todo = list(self.numbers)
         while self.todo:
+            check_work()
             self._write_spot(self.todo.pop())
         return self.builder.finish().without(set())
 

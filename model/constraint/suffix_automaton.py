@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
+from agentloop.model.constraint.work import check_work
+
 Symbol = TypeVar("Symbol", bound=Hashable)
 
 
@@ -25,6 +27,7 @@ class SuffixAutomaton(Generic[Symbol]):
         for sequence in sequences:
             last = 0
             for symbol in sequence:
+                check_work()
                 last = self._extend(last, symbol)
 
     def _extend(self, last: int, symbol: Symbol) -> int:

@@ -83,7 +83,7 @@ class Preparer:
         passages: list[str] = []
         if self._embedder is not None:
             clipped = {context: self._clipped(context) for context in dict.fromkeys(contexts)}
-            passages = [f"{clipped[c]}\n{t}" for c, t in zip(contexts, texts, strict=True)]
+            passages = [f"{clipped[c]}\n{t}".lstrip() for c, t in zip(contexts, texts, strict=True)]
         names = names_of(document.title, self._analyser)
         return Preparation(state, document, title, names, prepared, passages)
 
@@ -122,6 +122,10 @@ def name_in_words(path: str) -> str:
 
 
 def context_of(title: str, chunk: Chunk, text: str) -> str:
-    """Title and headings that a chunk lies under, without those on a line of its own text."""
+    """Title and headings that a chunk lies under, without those on a line of its own text.
+
+    Names without a letter, like a file called 0042, say nothing and are left out.
+    """
     own = {line.strip("#=- \t") for line in text.split("\n")}
-    return ". ".join(name for name in dict.fromkeys([title, *chunk.headings]) if name not in own)
+    names = [name for name in dict.fromkeys([title, *chunk.headings]) if name not in own]
+    return ". ".join(name for name in names if any(letter.isalpha() for letter in name))

@@ -1,7 +1,9 @@
 """Compiled automata on disk, so that a constraint is compiled once and not once a process.
 
-Files are named by a digest of their key, hold plain integer arrays and are checked as they are
-read. Nothing in a file is executed. A file that cannot be used is as good as none.
+Files are named by a digest of their key and hold plain integer arrays with a digest of key and
+content, which is checked as they are read. Nothing in a file is executed. A file that cannot be
+used is as good as none. A file is finished under a name of its own before it is put in its place,
+so readers and other writers, of this process or another, see whole files only.
 """
 
 from __future__ import annotations
@@ -10,21 +12,25 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_cache_path
-from safetensors import SafetensorError
-from safetensors.numpy import (  # bare PathLike in the stubs
-    load_file,  # pyright: ignore[reportUnknownVariableType]
-    save_file,  # pyright: ignore[reportUnknownVariableType]
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import (
+    save_file,  # pyright: ignore[reportUnknownVariableType] -- bare PathLike in the stubs
 )
 
 from agentloop.model.constraint.token_automaton import TokenAutomaton
 
-_FORMAT = "1"  # raise it when the arrays, or what compilation makes of a constraint, change
+Ints = NDArray[np.int32]
+_FORMAT = "2"  # raise it when the arrays, or what compilation makes of a constraint, change
+_ABANDONED_S = 3600.0
+"""Age from which a file that was never finished is taken to be left behind by a killed writer."""
 _OFFSETS = {
     "class_offsets": "class_tokens",
     "pair_offsets": "pair_target",
@@ -53,11 +59,18 @@ class ConstraintStore:
         """The automaton stored under a key; None if there is none that can be used."""
         path = self._path(key)
         try:
-            arrays = load_file(path)
-            automaton = TokenAutomaton(**{f.name: arrays[f.name] for f in fields(TokenAutomaton)})
+            opened: Any = safe_open(path, "np")  # without types in the stubs
+            with opened as file:
+                arrays: dict[str, Ints] = {
+                    f.name: file.get_tensor(f.name) for f in fields(TokenAutomaton)
+                }
+                written = (file.metadata() or {}).get("digest")
+            if written != _digest(key, arrays):
+                return None
             os.utime(path)
         except (OSError, KeyError, ValueError, SafetensorError):
             return None
+        automaton = TokenAutomaton(**arrays)
         return automaton if is_consistent(automaton) else None
 
     def save(self, key: str, automaton: TokenAutomaton) -> bool:
@@ -68,7 +81,7 @@ class ConstraintStore:
             handle, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
             os.close(handle)
             try:
-                save_file(arrays, name)
+                save_file(arrays, name, metadata={"digest": _digest(key, arrays)})
                 Path(name).replace(self._path(key))
             finally:
                 Path(name).unlink(missing_ok=True)
@@ -83,6 +96,10 @@ class ConstraintStore:
 
     def _evict(self) -> None:
         """Remove the files not used for longest; another process may do the same meanwhile."""
+        for path in self.folder.glob("*.part"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                    path.unlink(missing_ok=True)
         found: list[tuple[float, int, Path]] = []
         for path in self.folder.glob("*.safetensors"):
             with contextlib.suppress(FileNotFoundError):
@@ -94,6 +111,15 @@ class ConstraintStore:
                 return
             path.unlink(missing_ok=True)
             excess -= size
+
+
+def _digest(key: str, arrays: dict[str, Ints]) -> str:
+    """A digest of what a file says, so that no damage goes unnoticed."""
+    digest = hashlib.sha256(key.encode())
+    for name, array in arrays.items():
+        digest.update(f"{name}:{array.dtype}:{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def is_consistent(automaton: TokenAutomaton) -> bool:

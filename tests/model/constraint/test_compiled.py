@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -93,6 +96,90 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
     broken = replace(whole, pair_target=whole.pair_target + 100)
     assert store.save("key", broken)
     assert store.load("key") is None
+
+
+def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
+    """Damage anywhere in a file, even where the arrays still fit each other, makes it useless."""
+    store = ConstraintStore(tmp_path)
+    whole = compile_constraint(Counted(), VOCABULARY, cache=ConstraintCache()).automaton
+    assert store.save("key", whole)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    rng = np.random.default_rng(3)
+    for at in rng.integers(0, len(content), 300).tolist():
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(damaged))
+        loaded = store.load("key")
+        assert loaded is None or equal(loaded, whole), at  # blanks in the header say nothing
+
+
+def test_a_file_under_another_key_is_not_taken(tmp_path: Path) -> None:
+    """A file that was renamed is the automaton of another constraint."""
+    store = ConstraintStore(tmp_path)
+    whole = compile_constraint(Counted(), VOCABULARY, cache=ConstraintCache()).automaton
+    store.save("a", whole)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    store.save("b", whole)
+    other = next(found for found in tmp_path.iterdir() if found != path)
+    other.write_bytes(content)
+    assert store.load("b") is None
+    assert store.load("a") is not None
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from agentloop.model.constraint.compiled import ConstraintCache, compile_constraint
+from agentloop.model.constraint.store import ConstraintStore
+from tests.model.constraint.reference import VOCABULARY
+from tests.model.constraint.test_compiled import Counted
+
+store = ConstraintStore(Path(sys.argv[1]), max_bytes=int(sys.argv[2]))
+whole = compile_constraint(Counted(), VOCABULARY, cache=ConstraintCache()).automaton
+for i in range(150):
+    key = str((i * 7 + int(sys.argv[3])) % 5)
+    assert store.save(key, whole)
+    store.load(str(i % 5))
+"""
+
+
+def test_writers_in_several_processes_leave_whole_files_and_keep_to_the_size(
+    tmp_path: Path,
+) -> None:
+    """Three processes write, read and evict the same keys; a reader never sees half a file."""
+    whole = compile_constraint(Counted(), VOCABULARY, cache=ConstraintCache()).automaton
+    store = ConstraintStore(tmp_path)
+    store.save("0", whole)
+    size = next(tmp_path.iterdir()).stat().st_size
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(3 * size), str(i)])
+        for i in range(3)
+    ]
+    num_read = 0
+    while any(writer.poll() is None for writer in writers):
+        for key in map(str, range(5)):
+            loaded = store.load(key)
+            if loaded is not None:
+                assert equal(loaded, whole)
+                num_read += 1
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert num_read
+    assert list(tmp_path.glob("*.part")) == []
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 3 * size
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    """Unfinished files go once they are old, not while their writer may be at work."""
+    whole = compile_constraint(Counted(), VOCABULARY, cache=ConstraintCache()).automaton
+    old, new = tmp_path / "old.part", tmp_path / "new.part"
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1.0, 1.0))
+    ConstraintStore(tmp_path).save("key", whole)
+    assert not old.exists()
+    assert new.exists()
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields(TokenAutomaton) if f.name != "byte_state"])

@@ -75,6 +75,23 @@ class CallKeeper(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Strand:
+    """The calls that one task makes for a node."""
+
+    place: Here
+    task: asyncio.Task[Any] | None
+    prefix: str
+    num_calls: int = 0
+
+    def next(self) -> str:
+        self.num_calls += 1
+        return f"{self.prefix}{self.num_calls - 1}"
+
+
+_strand: ContextVar[_Strand | None] = ContextVar("agentloop.strand", default=None)
+
+
 class Here:
     """The node that is running: its run, its path, and the calls it has made.
 
@@ -84,26 +101,42 @@ class Here:
         attempt: Which try of the node this is, from 1.
     """
 
-    __slots__ = ("_idle", "_num_calls", "_num_open", "attempt", "path", "run")
+    __slots__ = ("_idle", "_num_open", "_strand", "_task", "attempt", "path", "run")
 
     def __init__(self, run: CallKeeper, path: str, attempt: int = 1) -> None:
         self.run = run
         self.path = path
         self.attempt = attempt
-        self._num_calls = 0
+        self._task = asyncio.current_task()
+        self._strand: _Strand | None = None  # most nodes make no call
         self._num_open = 0
         self._idle: list[asyncio.Future[None]] | None = None  # most nodes never wait for this
 
     def next_path(self, is_effect: bool) -> str:
         """The path of a call that is being made.
 
+        Calls are numbered in the order in which they are made. A task that the node has started,
+        as `asyncio.gather` does, takes one number with its first call and counts its further ones
+        below it: which of several tasks goes on first does not matter.
+
         Every try of a node makes its pure calls anew; effects have the same place in all of them.
         """
-        number = self._num_calls
-        self._num_calls += 1
+        number = self._number(asyncio.current_task())
         if is_effect or self.attempt == 1:
             return f"{self.path}:{number}"
         return f"{self.path}~{self.attempt}:{number}"
+
+    def _number(self, task: asyncio.Task[Any] | None) -> str:
+        if self._strand is None:
+            self._strand = _Strand(self, self._task, "")
+        found = _strand.get()
+        parent = found if found is not None and found.place is self else self._strand
+        if parent.task is task:
+            return parent.next()
+        own = _Strand(self, task, f"{parent.next()}.")
+        own.next()  # its first call has the number itself
+        _strand.set(own)
+        return own.prefix[:-1]
 
     def begin(self) -> None:
         """A call begins."""

@@ -164,7 +164,7 @@ class Options:
 
 def make_options(given: RunOptions, graph: LimitDefinition, fingerprint: str) -> Options:
     """The options that a caller gave, and the limits of the graph where they are tighter."""
-    store, listeners = given.get("store"), given.get("on_event") or ()
+    store, listeners = given.get("store"), given.get("on_event")
     return Options(
         model=given.get("model"),
         max_steps=_tighter(given.get("max_steps"), graph.steps),
@@ -175,7 +175,7 @@ def make_options(given: RunOptions, graph: LimitDefinition, fingerprint: str) ->
         ),
         timeout_s=_tighter(given.get("timeout_s"), graph.seconds),
         concurrency=given.get("concurrency"),
-        listeners=listeners if isinstance(listeners, Sequence) else (listeners,),
+        listeners=(listeners,) if callable(listeners) else listeners or (),
         wants_drafts=given.get("drafts", False),
         store=sqlite_store(store) if isinstance(store, str | PathLike) else store,
         answers=given.get("answers"),

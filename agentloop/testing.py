@@ -1,4 +1,9 @@
-"""Aids for testing graphs without a language model."""
+"""Aids for testing graphs: a scripted model, replays, crashes, other schedules, and events.
+
+`ScriptedModel` answers in place of a language model. `crash_at` and `killed_after` end a recorded
+run early, `Replay` runs it again from what it recorded, and `assert_deterministic` does all of this
+from everywhere. `EventLog(...)` as `on_event` keeps what happened.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +15,56 @@ from typing import Any, TypeAlias, cast
 from pydantic import BaseModel
 
 from agentloop.errors import ModelError
+from agentloop.events import Event
 from agentloop.model.prompts import Message
-from agentloop.stores import MemoryStore, Store
+from agentloop.rehearsals import (
+    Crashed,
+    Replay,
+    ShuffledLoop,
+    assert_deterministic,
+    crash_at,
+    killed_after,
+)
+
+__all__ = [
+    "Crashed",
+    "EventLog",
+    "ModelCall",
+    "Replay",
+    "ScriptedGeneration",
+    "ScriptedModel",
+    "ShuffledLoop",
+    "assert_deterministic",
+    "crash_at",
+    "killed_after",
+]
 
 Answer: TypeAlias = str | BaseModel | Exception | dict[str, Any] | list[Any] | int | float | None
 """What a scripted model answers: a text as it is, data as its JSON, an exception raised."""
 
 
-async def killed_after(store: Store, run: str, num_rows: int) -> MemoryStore:
-    """A store in which a run stands as if it had been killed after so many of its rows.
+class EventLog(list[Event]):
+    """A listener that keeps the events it is called with: `g.run(..., on_event=EventLog())`.
 
-    For tests that resume a run from everywhere: `for i in range(1, len(store.rows(run)))`.
+    Example:
+        >>> from agentloop.events import Event
+        >>> log = EventLog()
+        >>> log(Event("r", "plan", "node.end", {"n": 1}, 0.5))
+        >>> log.paths("node.end"), log.of("node.end")[0].data
+        (['plan'], {'n': 1})
     """
-    copy = MemoryStore()
-    log = await copy.open(run)
-    for row in store.rows(run)[:num_rows]:
-        log.append(row)
-    await log.close("running")
-    return copy
+
+    def __call__(self, event: Event) -> None:
+        """Keep an event."""
+        self.append(event)
+
+    def of(self, kind: str, path: str | None = None) -> list[Event]:
+        """The events of a kind, at a path or anywhere."""
+        return [e for e in self if e.kind == kind and path in (None, e.path)]
+
+    def paths(self, kind: str) -> list[str]:
+        """Where events of a kind happened, in order."""
+        return [event.path for event in self.of(kind)]
 
 
 @dataclass(frozen=True, slots=True)

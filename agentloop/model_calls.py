@@ -7,7 +7,7 @@ method a model must have, not what a model is.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,11 +15,13 @@ from types import UnionType
 from typing import Any, Protocol, TypeVar, cast, overload
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from typing_extensions import Unpack
 
 from agentloop.context import Call, CallKeeper, here, make_call
 from agentloop.drafts import shorten
 from agentloop.errors import GraphError
 from agentloop.json_data import inlined
+from agentloop.model.call_options import AnswerOptions
 from agentloop.model.prompts import Message, type_of
 from agentloop.prompt_parts import Part, prompt
 
@@ -117,10 +119,7 @@ async def generate(
     *,
     name: str,
     model: Model | None = None,
-    effort: str = "medium",
-    max_tokens: int | None = None,
-    temperature: float = 0.0,
-    seed: int | None = None,
+    **options: Unpack[AnswerOptions],
 ) -> Generation:
     """Ask the current model, as a call of the node that runs here.
 
@@ -129,30 +128,38 @@ async def generate(
         constraint: What the answer must satisfy, `None` for free text.
         name: What the call is for, in events.
         model: Another model than the current one.
-        effort: How many passes the model may take: a name the model knows.
-        max_tokens: The longest answer, in tokens.
-        temperature: 0 for the likeliest answer.
-        seed: Of the random choices, above temperature 0.
+        **options: How it is answered; see `agentloop.model.call_options.AnswerOptions`. A model
+            refuses by name what it does not know.
     """
-    settings: dict[str, Any] = {"effort": effort, "max_tokens": max_tokens}
-    settings |= {"temperature": temperature, "seed": seed}
+    settings: dict[str, Any] = {**_DEFAULTS, **options}
+    if "sampler" in settings:
+        settings["sampler"] = repr(settings["sampler"])
     request = {"messages": messages, "constraint": _description(constraint), **settings}
+
+    def make() -> Awaitable[Generation]:
+        asked: Any = model or current_model()  # which options it knows is its own affair
+        return cast(
+            "Awaitable[Generation]", asked.generate(messages, constraint=constraint, **options)
+        )
+
     call: Call[Generation] = Call(
         "llm",
         name,
         request,
-        lambda: (model or current_model()).generate(
-            messages,
-            constraint=constraint,
-            effort=effort,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-        ),
+        make,
         encode=_encode,
         decode=lambda data: _decode(data, constraint),
     )
     return await make_call(call)
+
+
+_DEFAULTS: dict[str, Any] = {
+    "effort": "medium",
+    "max_tokens": None,
+    "temperature": 0.0,
+    "seed": None,
+}
+"""What a recorded request holds where nothing else was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +191,7 @@ async def llm(
     schema: type[T],
     *parts: Part,
     system: str | None = None,
-    effort: str = "medium",
-    max_tokens: int | None = None,
-    temperature: float = 0.0,
-    seed: int | None = None,
+    **options: Unpack[AnswerOptions],
 ) -> T: ...
 
 
@@ -196,10 +200,7 @@ async def llm(
     schema: object,
     *parts: Part,
     system: str | None = None,
-    effort: str = "medium",
-    max_tokens: int | None = None,
-    temperature: float = 0.0,
-    seed: int | None = None,
+    **options: Unpack[AnswerOptions],
 ) -> Any: ...
 
 
@@ -207,10 +208,7 @@ async def llm(
     schema: object,
     *parts: Part,
     system: str | None = None,
-    effort: str = "medium",
-    max_tokens: int | None = None,
-    temperature: float = 0.0,
-    seed: int | None = None,
+    **options: Unpack[AnswerOptions],
 ) -> Any:
     """Ask the current model for a value.
 
@@ -221,10 +219,7 @@ async def llm(
         *parts: The prompt. Texts become one user message, a paragraph each; a list of texts becomes
             numbered passages; a model or other data its JSON; messages (`{"role": ...}`) stay.
         system: Instructions, ahead of the description of the answer's type.
-        effort: How many passes the model may take: a name the model knows.
-        max_tokens: The longest answer, in tokens.
-        temperature: 0 for the likeliest answer.
-        seed: Of the random choices, above temperature 0.
+        **options: How it is answered; see `agentloop.model.call_options.AnswerOptions`.
 
     Raises:
         GraphError: There is no model, or a validator of the class refuses what its schema allows.
@@ -237,10 +232,7 @@ async def llm(
         messages,
         _constraint(schema),
         name=getattr(schema, "__name__", type(schema).__name__),
-        effort=effort,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        seed=seed,
+        **options,
     )
     if adapter is None:
         return generation.text if schema is str or schema is None else generation.value

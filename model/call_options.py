@@ -38,12 +38,11 @@ class ParsedConstraint(Protocol):
         ...
 
 
-class CallOptions(TypedDict, total=False):
+class AnswerOptions(TypedDict, total=False):
     """How a call is answered; every key may be left out.
 
     Attributes:
-        constraint: What the answer's text must satisfy; it always does.
-        effort: Budget of passes: instant, low, medium or high.
+        effort: Budget of passes: instant, low, medium or high, or a name that another model knows.
         max_tokens: Tokens of the answer at most; by default as many as the constraint needs, and
             at least 64.
         temperature: 0 is deterministic without a seed; a pair goes from the first to the second
@@ -51,29 +50,39 @@ class CallOptions(TypedDict, total=False):
         top_p: Above temperature 0, draw among the likeliest tokens that hold this probability.
         seed: Source of every draw; drawn, and told in the answer, if None.
         stop: Texts that end an answer without a constraint; the answer leaves them out.
-        logprobs: Whether the answer tells the log-probability of each token.
         samples: Answers made side by side, of which one is given.
-        choose: Which: the one that the base network, reading left to right, finds likeliest
-            (`"verified"`), or the likeliest of those whose value most agree on (`"majority"`).
-        verify: Whether the base network scores the answer left to right.
+        choose: Which: the one that reads likeliest from left to right (`"verified"`), or the
+            likeliest of those whose value most agree on (`"majority"`).
+        verify: Whether the answer is scored left to right.
         thinking: Tokens of free text the model may write first, to itself; True takes as many as
             the effort provides for.
         sampler: How canvases are refined, instead of the effort's own way.
     """
 
-    constraint: ParsedConstraint | None
-    effort: Effort
+    effort: Effort | str
     max_tokens: int | None
     temperature: float | tuple[float, float]
     top_p: float
     seed: int | None
     stop: str | Sequence[str]
-    logprobs: bool
     samples: int | None
     choose: Choose
     verify: bool | None
     thinking: int | bool
     sampler: SamplerOptions | None
+
+
+class CallOptions(AnswerOptions, total=False):
+    """How a call is answered, and what with.
+
+    Attributes:
+        constraint: What the answer's text must satisfy; it always does.
+    """
+
+    constraint: ParsedConstraint | None
+
+
+OPTION_NAMES = tuple(sorted(CallOptions.__optional_keys__))
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,6 @@ class Settings:
         max_tokens: As in `CallOptions`.
         seed: A number, drawn if none was given.
         stop: Texts that end the answer.
-        logprobs: As in `CallOptions`.
         samples: As in `CallOptions`.
         choose: As in `CallOptions`.
         verify: As in `CallOptions`.
@@ -97,7 +105,6 @@ class Settings:
     max_tokens: int | None
     seed: int
     stop: tuple[str, ...]
-    logprobs: bool
     samples: int
     choose: Choose
     verify: bool
@@ -112,15 +119,15 @@ def settings_of(options: CallOptions) -> Settings:
         ModelError: An option is unknown or out of its range.
     """
     for name in options:
-        if name not in CallOptions.__annotations__:
-            near = difflib.get_close_matches(name, CallOptions.__annotations__, n=1)
+        if name not in OPTION_NAMES:
+            near = difflib.get_close_matches(name, OPTION_NAMES, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            known = ", ".join(CallOptions.__annotations__)
+            known = ", ".join(OPTION_NAMES)
             raise ModelError(f"{name!r} is not an option of a call{hint}; the options are {known}")
     effort = options.get("effort", "medium")
-    if effort not in LEVELS:
+    level = next((LEVELS[name] for name in LEVELS if name == effort), None)
+    if level is None:
         raise ModelError(f"effort is {effort!r}, expected one of {', '.join(LEVELS)}")
-    level = LEVELS[effort]
     samples, verify = options.get("samples"), options.get("verify")
     num_samples = level.samples if samples is None else samples
     _check_count("samples", num_samples, least=1)
@@ -135,7 +142,6 @@ def settings_of(options: CallOptions) -> Settings:
         max_tokens=max_tokens,
         seed=secrets.randbits(32) if seed is None else seed,
         stop=_stop_texts(options),
-        logprobs=bool(options.get("logprobs", False)),
         samples=num_samples,
         choose=choose,
         verify=num_samples > 1 or (level.verify if verify is None else verify),

@@ -156,12 +156,15 @@ class Handle:
         self._listen(lambda draft, _: mailbox.put(draft), mailbox.close)
         if self.done:
             mailbox.put(self._draft)
-        async for draft in self._until_left(mailbox):
-            yield draft
-        self._answer()
-        if not self._draft.final:  # the constraint left no choice about the last canvases
-            self._draft = self._request.draft(self._candidate)
-            yield self._draft
+        try:
+            async for draft in mailbox:
+                yield draft
+            await self._awaited()
+            if not self._draft.final:  # the constraint left no choice about the last canvases
+                self._draft = self._request.draft(self._candidate)
+                yield self._draft
+        finally:
+            self.cancel()
 
     async def texts(self) -> AsyncGenerator[str, None]:
         """The answer piece by piece, each settled for good; leaving the loop cancels the call.
@@ -178,11 +181,14 @@ class Handle:
                 mailbox.put(None)
 
         self._listen(freeze, mailbox.close)
-        async for _ in self._until_left(mailbox):
-            if piece := settled.more(latest[0], is_final=False):
+        try:
+            async for _ in mailbox:
+                if piece := settled.more(latest[0], is_final=False):
+                    yield piece
+            if piece := settled.more((await self._awaited()).text, is_final=True):
                 yield piece
-        if piece := settled.more(self._answer().text, is_final=True):
-            yield piece
+        finally:
+            self.cancel()
 
     def _freeze(self, draft: Draft) -> str:
         """The text ahead of the first masked slot, which may not change from now on."""
@@ -200,15 +206,6 @@ class Handle:
             on_end()
 
         self.job.future.add_done_callback(end)
-
-    async def _until_left(self, mailbox: Mailbox[Any]) -> AsyncGenerator[Any, None]:
-        """The items of a mailbox; then the call's error, if it failed."""
-        try:
-            async for item in mailbox:
-                yield item
-            await asyncio.wrap_future(self.job.future)
-        finally:
-            self.cancel()
 
     def _slots(self, span: Span) -> tuple[int, int]:
         """A span as slots of the canvas that is refined now."""

@@ -94,7 +94,7 @@ class Gap:
 
         Its numbers are those of its own canvas; `num_samples` says how many were filled.
         """
-        scored = [(self._score(job, network), job) for job in self.jobs]
+        scored = [(self.score(job, network), job) for job in self.jobs]
         log_p, job = max(scored, key=lambda pair: mean_probability(pair[0]))
         length = self._length(job)
         text = builder.vocabulary.text(job.row.tokens[:length].tolist()).decode()
@@ -125,7 +125,7 @@ class Gap:
         is_gap = isinstance(job.row, GapRow)
         return job.row.length - 1 - (0 if is_gap else len(self.after_ids))
 
-    def _score(self, job: Job, network: Transformer) -> list[float]:
+    def score(self, job: Job, network: Transformer) -> list[float]:
         """Log-probabilities, left to right, of a job's gap and what follows; nothing if given."""
         if job.keys is None:
             return []

@@ -13,16 +13,22 @@ _FEW = 256  # tokens that hold the share at almost every position
 
 
 def keep_nucleus(
-    logits: Tensor, positions: NDArray[np.int64], top_p: float, temperature: float
+    logits: Tensor,
+    positions: NDArray[np.int64],
+    top_p: float,
+    temperature: float,
+    allowed: NDArray[np.bool_],
 ) -> Tensor:
     """Logits (L, V) with minus infinity outside the nucleus of each of some positions.
 
-    The nucleus is the smallest set of likeliest tokens whose probability at the temperature is at
-    least `top_p`. Source: Holtzman et al. 2020, eq. 2.
+    The nucleus is the smallest set of likeliest tokens whose probability at the temperature, among
+    the tokens (V,) that are allowed anywhere, is at least `top_p`. Source: Holtzman et al. 2020,
+    eq. 2.
     """
     kept = logits.clone()
-    rows = from_array(positions)
-    p = torch.softmax(logits[rows] / temperature, dim=-1)
+    barred = from_array(~allowed)
+    rows = logits[from_array(positions)].masked_fill(barred, float("-inf"))
+    p = torch.softmax(rows.double() / temperature, dim=-1)
     width = p.shape[-1]
     likeliest = torch.topk(p, min(_FEW, width), dim=-1)
     for n, row in enumerate(positions.tolist()):

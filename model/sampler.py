@@ -19,7 +19,7 @@ from torch import Tensor
 from agentloop.model.constraint.compiled import CompiledConstraint
 from agentloop.model.constraint.inference import CanvasPosterior, infer
 from agentloop.model.effort import EFFORTS, Effort, SamplerOptions
-from agentloop.model.forced import ForcedText
+from agentloop.model.forced import ForcedText, Stretch
 from agentloop.model.nucleus import keep_nucleus
 from agentloop.model.policies import Beliefs, divergence, has_gap
 from agentloop.model.tensors import from_array
@@ -120,7 +120,7 @@ class CanvasRow:
     @property
     def end_state(self) -> int:
         """The constraint's state at the right edge of a finished canvas."""
-        return self._state_at(self.length)
+        return self._state_at(self.tokens, self.length)
 
     @property
     def text_tokens(self) -> list[int]:
@@ -192,7 +192,11 @@ class CanvasRow:
         temperature = self._temperature()
         if temperature > 0 and self.options.top_p < 1.0:
             logits = keep_nucleus(
-                logits, np.flatnonzero(canvas == MASKED), self.options.top_p, temperature
+                logits,
+                np.flatnonzero(canvas == MASKED),
+                self.options.top_p,
+                temperature,
+                allowed=self.compiled.automaton.token_class >= 0,
             )
         return infer(
             self.compiled,
@@ -267,13 +271,28 @@ class CanvasRow:
         if self.forced is None or not len(masked):
             return
         first = int(masked[0])
+        stretch = self.forced.after(self._state_at(self.tokens, first))
         if len(masked) < self.length - first:
-            return  # what stands further right was placed for another spelling
-        stretch = self.forced.after(self._state_at(first))
+            self._fill_gap(first, masked, stretch)
+            return
         fits = self._num_that_fit(first, stretch.states)
         self.tokens[first : first + fits] = stretch.tokens[:fits]
         if fits and stretch.states[fits - 1] == self.compiled.automaton.done:
             self.tokens[first + fits :] = stretch.tokens[fits - 1]
+
+    def _fill_gap(self, first: int, masked: Ints, stretch: Stretch) -> None:
+        """Fill the only gap ahead of text that stands, if what must follow fits it exactly.
+
+        Otherwise what stands there was placed for another spelling, and inference decides.
+        """
+        size = len(masked)
+        if int(masked[-1]) - first + 1 != size or len(stretch.tokens) < size:
+            return
+        filled = self.tokens.copy()
+        filled[masked] = stretch.tokens[:size]
+        state = self._state_at(filled, self.length)
+        if state >= 0 and self.compiled.automaton.distance[state] <= self.room_after:
+            self.tokens = filled
 
     def _num_that_fit(self, first: int, states: tuple[int, ...]) -> int:
         """How many of some tokens can stand from a position on, so that the text can still end."""
@@ -284,11 +303,11 @@ class CanvasRow:
                 return count
         return 0
 
-    def _state_at(self, position: int) -> int:
-        """The constraint's state after the committed tokens ahead of a position."""
+    def _state_at(self, tokens: Ints, position: int) -> int:
+        """The constraint's state after the tokens ahead of a position; -1 if it allows them not."""
         automaton, state = self.compiled.automaton, self.start_state
-        for token in self.tokens[:position].tolist():
-            if state == automaton.done:
+        for token in tokens[:position].tolist():
+            if state in (automaton.done, -1):
                 break
             state = automaton.follow(state, int(automaton.token_class[token]))
         return state

@@ -49,7 +49,10 @@ def test_a_pair_is_a_schedule_of_temperatures() -> None:
     ("options", "message"),
     [
         ({"efort": "low"}, "'efort' is not an option of a call; did you mean 'effort'"),
-        ({"presence_penalty": 1}, "'presence_penalty' is not an option .* options are constraint"),
+        (
+            {"presence_penalty": 1},
+            "'presence_penalty' is not an option .* options are choose, constraint",
+        ),
         ({"effort": "huge"}, "effort is 'huge', expected one of instant, low, medium, high"),
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"temperature": (0.5, -1)}, r"temperature is \(0.5, -1\)"),

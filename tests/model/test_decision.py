@@ -74,7 +74,7 @@ def test_one_option_is_certain(lm: DiffusionLM) -> None:
 
 
 def test_options_that_begin_each_other_are_told_apart(lm: DiffusionLM) -> None:
-    """ "the" and "then" are two options; both have a part of the probability."""
+    """Such as "the" and "then": both have a part of the probability."""
     made = lm.decide_sync("Who?", ["the", "then", "the name"])
     assert all(0 < p < 1 for p in made.probabilities.values())
 

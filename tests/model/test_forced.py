@@ -56,7 +56,7 @@ def test_only_one_next_byte_is_left_where_something_is_forced(
     compiled = forced.compiled
     canvas = np.full(compiled.min_tokens + 8 + extra, MASKED)
     allowed = allowed_tokens(compiled, canvas, 0)
-    first = {_LM.vocabulary.token_bytes[t][:1] for t in allowed.tolist()}
+    first = {_LM.vocabulary.token_bytes[int(t)][:1] for t in allowed}
     assert bool(forced.after(0).tokens) == (len(first) == 1)
 
 

@@ -51,7 +51,7 @@ def test_a_pair_is_a_schedule_of_temperatures() -> None:
         ({"efort": "low"}, "'efort' is not an option of a call; did you mean 'effort'"),
         (
             {"presence_penalty": 1},
-            "'presence_penalty' is not an option .* options are choose, constraint",
+            "'presence_penalty' is not an option .* options are choose,",
         ),
         ({"effort": "huge"}, "effort is 'huge', expected one of instant, low, medium, high"),
         ({"temperature": float("nan")}, "temperature is nan"),

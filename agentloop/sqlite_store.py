@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from agentloop.errors import JournalError, RunBusyError
-from agentloop.stores import Row, RunInfo, RunLog
+from agentloop.stores import Row, RunInfo, RunLog, checked_name, checked_row
 
 T = TypeVar("T")
 FORMAT = 1
@@ -93,6 +93,7 @@ class SQLiteStore:
 
     async def open(self, run: str) -> RunLog:
         """Become the writer of a run, new or old."""
+        checked_name(run)
         claim = self._ask(lambda db: self._claim(db, run))
         try:
             return await asyncio.shield(asyncio.wrap_future(claim))
@@ -106,7 +107,7 @@ class SQLiteStore:
 
     def rows(self, run: str) -> list[Row]:
         """The rows of a run."""
-        return self._ask(lambda db: _rows(db, _find(db, run)[0])).result()
+        return self._ask(lambda db: _rows(db, run, _find(db, run)[0])[0]).result()
 
     def delete(self, run: str) -> None:
         """Forget a run; its space in the file goes to later ones."""
@@ -185,10 +186,7 @@ class SQLiteStore:
                     continue
                 self._write(db, rows)
                 rows = []
-                try:
-                    done.append((item.future, item.work(db)))
-                except (RunBusyError, JournalError) as error:
-                    done.append((item.future, error))
+                done.append((item.future, _outcome(item, db)))
             self._write(db, rows)
             db.execute("commit")
         except sqlite3.Error as error:
@@ -237,7 +235,8 @@ class SQLiteStore:
             "where id = ?",
             (now, self._process, number),
         )
-        return _SQLiteLog(self, run, number, writer + 1, status, _rows(db, number))
+        rows, last = _rows(db, run, number)
+        return _SQLiteLog(self, run, number, writer + 1, status, rows, last + 1)
 
     def _give_up(self, claim: Future[_SQLiteLog]) -> None:
         """Let a run go whose opening was cancelled after it had been claimed."""
@@ -251,8 +250,8 @@ class SQLiteStore:
         return self._thread.is_alive()
 
     def _is_alive(self, process: str) -> bool:
-        pid, _, started = process.partition(" ")
-        return _started(int(pid)) == started
+        pid, _, started = str(process).partition(" ")
+        return pid.isdecimal() and len(pid) < 10 and _started(int(pid)) == started
 
 
 class _SQLiteLog:
@@ -266,6 +265,7 @@ class _SQLiteLog:
         writer: int,
         status: str,
         rows: Sequence[Row],
+        first: int,
     ) -> None:
         self.status = status
         self.rows = rows
@@ -274,10 +274,10 @@ class _SQLiteLog:
         self.writer = writer
         self.failure: JournalError | None = None
         self._store = store
-        self._next = (number << _SHIFT) + len(rows)
+        self._next = first
 
     def append(self, row: Row) -> None:
-        self._store.append(_Append(self._next, *row, self))
+        self._store.append(_Append(self._next, *checked_row(self.name, row), self))
         self._next += 1
 
     async def flush(self) -> None:
@@ -301,6 +301,16 @@ class _SQLiteLog:
     def _check(self, _db: sqlite3.Connection) -> None:
         if self.failure is not None:
             raise self.failure
+
+
+def _outcome(job: _Job, db: sqlite3.Connection) -> Any:
+    """What a job gives or raises; a fault of the file is raised, and undoes the whole group."""
+    try:
+        return job.work(db)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # the caller's; the writing thread has others to serve
+        return error
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -331,9 +341,28 @@ def _find(db: sqlite3.Connection, run: str) -> tuple[int, str]:
     return number, process
 
 
-def _rows(db: sqlite3.Connection, number: int) -> list[Row]:
-    query = "select path, kind, data from row where id between ? and ? order by id"
-    return [Row(*found) for found in db.execute(query, _span(number))]
+def _rows(db: sqlite3.Connection, run: str, number: int) -> tuple[list[Row], int]:
+    """The rows of a run, and the id of the last.
+
+    Raises:
+        JournalError: One is none that this package has written.
+    """
+    query = "select id, path, kind, data from row where id between ? and ? order by id"
+    rows: list[Row] = []
+    last = (number << _SHIFT) - 1
+    try:
+        for row_id, path, kind, data in db.execute(query, _span(number)):
+            last = row_id
+            if not (type(path) is str and type(kind) is str and type(data) is bytes):
+                types = ", ".join(type(value).__name__ for value in (path, kind, data))
+                raise JournalError(
+                    f"run {run!r} has a damaged row, number {len(rows)}: expected path, kind and "
+                    f"data as str, str, bytes, got {types}; fork the run before it"
+                )
+            rows.append(Row(path, kind, data))
+    except sqlite3.Error as error:  # text that is none, a damaged page
+        raise JournalError(f"run {run!r} has a damaged row, number {len(rows)}: {error}") from error
+    return rows, last
 
 
 def _span(run: int) -> tuple[int, int]:

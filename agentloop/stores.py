@@ -14,6 +14,11 @@ from typing import NamedTuple, Protocol
 
 from agentloop.errors import JournalError, RunBusyError
 
+MAX_DATA_LENGTH = 64 * 2**20
+"""Bytes that the data of one row may have."""
+MAX_PATH_LENGTH = 4000
+"""Characters that the path of a row may have, and the name of a run."""
+
 
 class Row(NamedTuple):
     """One thing that was recorded.
@@ -27,6 +32,40 @@ class Row(NamedTuple):
     path: str
     kind: str
     data: bytes
+
+
+def checked_row(run: str, row: Row) -> Row:
+    """A row that a store may take; every store checks the rows it is given.
+
+    Raises:
+        JournalError: It is too large.
+    """
+    if len(row.data) > MAX_DATA_LENGTH:
+        raise JournalError(
+            f"the {row.kind} at {row.path} of run {run!r} has {len(row.data):,} bytes as JSON, but "
+            f"a row has at most {MAX_DATA_LENGTH:,}; keep large data in files and their names in "
+            "the state"
+        )
+    if len(row.path) > MAX_PATH_LENGTH:
+        raise JournalError(
+            f"a path of run {run!r} has {len(row.path):,} characters, but at most "
+            f"{MAX_PATH_LENGTH:,} fit: {row.path[:80]}...; nest graphs less deep"
+        )
+    return row
+
+
+def checked_name(run: str) -> str:
+    """A run's name that a store may take; every store checks the names it is given.
+
+    Raises:
+        JournalError: It is empty or too long.
+    """
+    if not 0 < len(run) <= MAX_PATH_LENGTH:
+        raise JournalError(
+            f"a run's name has 1 to {MAX_PATH_LENGTH:,} characters, got {len(run):,}; "
+            "use a shorter one"
+        )
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +99,11 @@ class RunLog(Protocol):
         ...
 
     def append(self, row: Row) -> None:
-        """Record a row, soon; does not wait."""
+        """Record a row, soon; does not wait.
+
+        Raises:
+            JournalError: The row is too large, see `checked_row`.
+        """
         ...
 
     async def flush(self) -> None:
@@ -78,13 +121,14 @@ class RunLog(Protocol):
 
 
 class Store(Protocol):
-    """A place for recorded runs."""
+    """A place for recorded runs. `agentloop.store_checks` says in code what one must do."""
 
     async def open(self, run: str) -> RunLog:
         """Become the writer of a run, new or old.
 
         Raises:
             RunBusyError: Another writer, alive, has it.
+            JournalError: Its name is empty or too long, or what is there cannot be read.
         """
         ...
 
@@ -146,11 +190,11 @@ class MemoryStore:
     async def open(self, run: str) -> RunLog:
         """Become the writer of a run, new or old."""
         with self._lock:
-            kept = self._runs.setdefault(run, _Kept())
+            kept = self._runs.setdefault(checked_name(run), _Kept())
             if kept.is_open:
                 raise RunBusyError(f"run {run!r} is being written; wait for it or use another name")
             kept.is_open = True
-            log = _MemoryLog(kept)
+            log = _MemoryLog(run, kept)
             kept.status = "running"
             return log
 
@@ -177,13 +221,14 @@ class MemoryStore:
 
 
 class _MemoryLog:
-    def __init__(self, kept: _Kept) -> None:
+    def __init__(self, run: str, kept: _Kept) -> None:
+        self._run = run
         self.rows: Sequence[Row] = list(kept.rows)
         self.status = kept.status
         self._kept = kept
 
     def append(self, row: Row) -> None:
-        self._kept.rows.append(row)
+        self._kept.rows.append(checked_row(self._run, row))
 
     async def flush(self) -> None:
         return None

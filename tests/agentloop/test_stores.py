@@ -1,28 +1,22 @@
 """What every store must do, and what the SQLite file must survive."""
 
 import asyncio
+import itertools
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from agentloop.errors import JournalError, RunBusyError
 from agentloop.sqlite_store import SQLiteStore, sqlite_store
-from agentloop.stores import MemoryStore, Row, Store, prune
-
-Make = Callable[[], Store]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param == "memory":
-        return MemoryStore()
-    return SQLiteStore(tmp_path / "deep" / "runs.db")
+from agentloop.store_checks import CHECKS
+from agentloop.stores import MemoryStore, Row, RunLog, Store
 
 
 def row(number: int, data: bytes = b"{}") -> Row:
@@ -36,85 +30,75 @@ async def fill(store: Store, run: str, rows: list[Row], status: str = "done") ->
     await log.close(status)
 
 
-def test_rows_come_back_in_order_and_byte_for_byte(store: Store) -> None:
-    """Whatever the bytes, a store neither reads nor changes them; runs do not mix."""
-    rows = [row(i, data) for i, data in enumerate([b"{}", b"\x00\xff", "ü💡".encode(), b""])]
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("check", CHECKS)
+def test_every_store_passes_every_check(
+    check: Callable[[Callable[[], Store]], Awaitable[None]], kind: str, tmp_path: Path
+) -> None:
+    """The shared suite, on a new store each time."""
+    numbers = itertools.count()
+
+    def make() -> Store:
+        if kind == "memory":
+            return MemoryStore()
+        return SQLiteStore(tmp_path / "deep" / f"runs{next(numbers)}.db")
 
     async def main() -> None:
-        await fill(store, "a", rows[:2])
-        await fill(store, "'; drop table row; --", rows[2:])
-        await fill(store, "a", rows[2:], "waiting")
-        log = await store.open("a")
-        assert (list(log.rows), log.status) == (rows, "waiting")
-        await log.close("failed")
-
-    asyncio.run(main())
-    assert store.rows("a") == rows
-    assert store.rows("'; drop table row; --") == rows[2:]
-    infos = {info.name: (info.status, info.num_rows) for info in store.runs()}
-    assert infos == {"a": ("failed", 4), "'; drop table row; --": ("done", 2)}
-
-
-def test_a_run_has_one_writer(store: Store) -> None:
-    """A second one is refused while the first is there, and let in once it has closed."""
-
-    async def main() -> None:
-        log = await store.open("a")
-        with pytest.raises(RunBusyError, match="run 'a' is being written"):
-            await store.open("a")
-        with pytest.raises(RunBusyError, match="is being written; delete it when"):
-            store.delete("a")
-        other = await store.open("b")
-        await log.close("done")
-        await other.close("done")
-        await (await store.open("a")).close("done")
+        await check(make)
 
     asyncio.run(main())
 
 
-def test_an_unknown_run_is_named_with_those_there_are(store: Store) -> None:
-    """The error helps to find the right name; deleting forgets a run for good."""
-    asyncio.run(fill(store, "known", [row(1)]))
-    for missing in (store.rows, store.delete):
-        with pytest.raises(JournalError, match=r"there is no run 'other'; .*\['known'\]"):
-            missing("other")
-    store.delete("known")
-    assert store.runs() == []
-    asyncio.run(fill(store, "known", []))
-    assert store.rows("known") == []
+def test_the_checks_find_what_is_wrong() -> None:
+    """A store that loses rows, or lets two writers in, does not pass."""
+
+    class Forgetful(MemoryStore):
+        def rows(self, run: str) -> list[Row]:
+            return super().rows(run)[:-1]
+
+    class Open(MemoryStore):
+        async def open(self, run: str) -> RunLog:
+            return await MemoryStore().open(run)
+
+    for kind in (Forgetful, Open):
+        failed = 0
+        for check in CHECKS:
+            try:
+                asyncio.run(cast(Any, check)(kind))
+            except (AssertionError, JournalError):
+                failed += 1
+        assert failed >= 3
 
 
-def test_old_runs_are_pruned_by_status_and_age(store: Store) -> None:
-    """Only runs that stand as named and are old enough go; the others keep their rows."""
-
-    async def main() -> None:
-        for name, status in (("a", "done"), ("b", "waiting"), ("c", "done")):
-            await fill(store, name, [row(1)], status)
-
-    asyncio.run(main())
-    assert prune(store, older_than_s=3600) == []
-    assert sorted(prune(store, older_than_s=0)) == ["a", "c"]
-    assert prune(store, older_than_s=0, statuses=["waiting", "failed"]) == ["b"]
-    assert store.runs() == []
-
-
-def test_many_runs_write_at_once(store: Store) -> None:
-    """Rows of runs that are written side by side stay with their run, in their order."""
-
-    async def one(name: str) -> None:
-        log = await store.open(name)
-        for i in range(50):
-            log.append(row(i, name.encode()))
-            if i % 20 == 0:
-                await log.flush()
-        await log.close("done")
-
-    async def main() -> None:
-        await asyncio.gather(*(one(f"r{i}") for i in range(20)))
-
-    asyncio.run(main())
-    for i in range(20):
-        assert store.rows(f"r{i}") == [row(j, f"r{i}".encode()) for j in range(50)]
+def test_hostile_rows_of_a_file_are_refused_and_harm_no_other_run(tmp_path: Path) -> None:
+    """Wrong types, text that is none, another's process, gaps: an error, or simply data."""
+    path = tmp_path / "runs.db"
+    store = SQLiteStore(path)
+    asyncio.run(fill(store, "good", [row(1)]))
+    bad = [
+        "x'00', 'patch', x'7b7d'",
+        "'a', x'03', x'7b7d'",
+        "'a', 'patch', 'text'",
+        "'a', 'patch', 2.5",
+    ]
+    bad += ["cast(x'ff' as text), 'patch', x''"]
+    for number, values in enumerate(bad):
+        name = f"bad{number}"
+        asyncio.run(fill(store, name, [row(1), row(2)]))
+        with sqlite3.connect(path) as db:
+            (run,) = db.execute("select id from run where name = ?", (name,)).fetchone()
+            db.execute(f"insert into row values ({(run << 32) + 9}, {values})")
+        with pytest.raises(JournalError, match=rf"run '{name}' has a damaged row, number 2"):
+            store.rows(name)
+        with pytest.raises(JournalError, match="has a damaged row"):
+            asyncio.run(store.open(name))
+    with sqlite3.connect(path) as db:
+        db.execute("update run set process = 'rm -rf /', status = 'odd' where name = 'good'")
+        (run,) = db.execute("select id from run where name = 'good'").fetchone()
+        db.execute("insert into row values (?, 'late', 'patch', x'7b7d')", ((run << 32) + 7,))
+    asyncio.run(fill(store, "good", [row(2)]))
+    assert store.rows("good") == [row(1), Row("late", "patch", b"{}"), row(2)]
+    assert store.runs()[0].status == "done"
 
 
 def test_appends_do_not_copy_what_is_there(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ class ClassWeights:
         self._sums = np.empty((length, automaton.num_classes + 1))
         self._set_sums = np.empty((length, automaton.num_sets))
         self._best = np.zeros(length, np.int64)
+        self._highest = np.zeros(length)
         self._num_summed = self._num_ranked = 0
 
     def sums_until(self, stop: int) -> Floats:
@@ -95,8 +96,8 @@ class ClassWeights:
     def _sum(self, start: int, stop: int) -> None:
         automaton, layout = self.automaton, GatherLayout.of(self.automaton)
         rows = start + np.flatnonzero(self.masked[start:stop])
-        read = self._source.sum_rows(rows, layout, self._scale)
-        self._check(rows, read.log_norms)
+        self._rank(stop)
+        read = self._source.sum_rows(rows, layout, self._scale, self._highest[rows])
         self._log_norms[rows] = read.log_norms
         summed = np.ones((len(rows), automaton.num_classes + 1))
         summed[:, layout.classes] = read.groups
@@ -106,8 +107,14 @@ class ClassWeights:
         self._sums[rows] = np.maximum(summed, SMALLEST)
         self._set_sums[start:stop] = automaton.sum_sets(self._sums[start:stop])
 
-    def _check(self, rows: Ints, values: Floats) -> None:
-        broken = rows[~np.isfinite(values)]
+    def _rank(self, stop: int) -> None:
+        start = self._num_ranked
+        if stop <= start:
+            return
+        rows = start + np.flatnonzero(self.masked[start:stop])
+        self._best[rows], self._highest[rows] = self._source.best(rows)
+        self._num_ranked = stop
+        broken = rows[~np.isfinite(self._highest[rows])]
         if len(broken):
             raise DecodingError(
                 f"the logits of canvas position {self._first + broken[0]} have no finite sum "
@@ -121,13 +128,8 @@ class ClassWeights:
         Raises:
             DecodingError: As in `sums_until`.
         """
-        start = self._num_ranked
-        if position >= start:
-            stop = min(position + _AHEAD, len(self.tokens))
-            rows = start + np.flatnonzero(self.masked[start:stop])
-            self._best[rows], highest = self._source.best(rows)
-            self._check(rows, highest)
-            self._num_ranked = stop
+        if position >= self._num_ranked:
+            self._rank(min(position + _AHEAD, len(self.tokens)))
         return int(self._best[position])
 
     def best_of(self, position: int, tokens: NDArray[np.integer[Any]]) -> int:
@@ -171,15 +173,14 @@ class ClassWeights:
             maxima[row, : automaton.tail_class] = np.maximum(best, np.log(SMALLEST))
         return maxima
 
-    @cached_property
-    def moments(self) -> Floats:
-        """(L, C + 2) sum of p log p over the tokens of each class; 0 in committed rows."""
+    def moments(self, position: int) -> Floats:
+        """(C + 2,) sum of p log p over the tokens of each class; 0 where committed."""
         automaton = self.automaton
-        out = np.zeros_like(self.sums)
-        for row in np.flatnonzero(self.masked).tolist():
-            log_p = np.maximum(self.log_p(row, automaton.class_tokens), -1e4)
+        out = np.zeros(automaton.num_classes + 1)
+        if self.masked[position]:
+            log_p = np.maximum(self.log_p(position, automaton.class_tokens), -1e4)
             terms = np.exp(log_p) * log_p
-            out[row, : automaton.tail_class] = np.add.reduceat(terms, automaton.class_offsets[:-1])
+            out[: automaton.tail_class] = np.add.reduceat(terms, automaton.class_offsets[:-1])
         return out
 
     def draw_token(self, position: int, token_class: int, uniform: float) -> int:
@@ -187,11 +188,10 @@ class ClassWeights:
         tokens = self.automaton.tokens_of(token_class)
         if len(tokens) == 1:
             return int(tokens[0])
-        scores = self._source.gather(position, tokens) * self._scale
-        highest = scores.max()
-        if not np.isfinite(highest):
+        mass = self._source.mass(position, tokens, self._scale)
+        if mass is None:
             return int(tokens[int(uniform * len(tokens))])
-        return int(tokens[draw(np.exp(scores - highest), uniform)])
+        return int(tokens[draw(mass, uniform)])
 
     def shares(self, positions: Ints, tokens: Ints) -> Floats:
         """Probability of each token within its class, at masked positions."""

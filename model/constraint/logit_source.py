@@ -81,8 +81,15 @@ class RowSums:
 class LogitSource(Protocol):
     """Logits of a canvas."""
 
-    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float) -> RowSums:
-        """Softmax of scaled logits, summed by group."""
+    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float, highest: Floats) -> RowSums:
+        """Softmax of scaled logits, summed by group.
+
+        Args:
+            rows: (n,) positions.
+            layout: The groups.
+            scale: What the logits are multiplied by.
+            highest: (n,) the largest logit of each row.
+        """
         ...
 
     def best(self, rows: Ints) -> tuple[Ints, Floats]:
@@ -95,6 +102,12 @@ class LogitSource(Protocol):
 
     def gather(self, row: int, columns: NDArray[np.integer[Any]]) -> Floats:
         """Some logits of one row."""
+        ...
+
+    def mass(
+        self, row: int, columns: NDArray[np.integer[Any]], scale: float
+    ) -> NDArray[np.floating[Any]] | None:
+        """Exponentials of some scaled logits of a row, the largest 1; None if all are -inf."""
         ...
 
     def at(self, rows: Ints, columns: Ints) -> Floats:
@@ -120,7 +133,7 @@ class HostLogits:
     def __init__(self, values: NDArray[Any]) -> None:
         self._values = values
 
-    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float) -> RowSums:
+    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float, highest: Floats) -> RowSums:
         """Softmax of scaled logits, summed by group."""
         num_rows, size = len(rows), self._values.shape[1]
         sums = RowSums(
@@ -130,8 +143,8 @@ class HostLogits:
         )
         scratch = np.empty(size, self._values.dtype)
         with np.errstate(invalid="ignore", over="ignore"):
-            for n, row in enumerate(rows.tolist()):
-                self._sum_row(n, self._values[row], layout, scale, scratch, sums)
+            for n, (row, top) in enumerate(zip(rows.tolist(), highest.tolist(), strict=True)):
+                self._sum_row(n, self._values[row], layout, scale, top * scale, scratch, sums)
         return sums
 
     @staticmethod
@@ -140,13 +153,13 @@ class HostLogits:
         logits: NDArray[Any],
         layout: GatherLayout,
         scale: float,
+        highest: float,
         scratch: NDArray[Any],
         sums: RowSums,
     ) -> None:
         values = logits
         if scale != 1.0:
             values = np.multiply(values, values.dtype.type(scale), out=scratch)
-        highest = float(values.max())
         shift = 0.0 if 0.0 <= highest < _SAFE_NATS else highest
         if shift:
             values = np.subtract(values, values.dtype.type(shift), out=scratch)
@@ -186,6 +199,12 @@ class HostLogits:
         picked: Floats = self._values[row].take(columns).astype(np.float64)
         return picked
 
+    def mass(
+        self, row: int, columns: NDArray[np.integer[Any]], scale: float
+    ) -> NDArray[np.floating[Any]] | None:
+        """Exponentials of some scaled logits of a row, the largest 1; None if all are -inf."""
+        return _mass(self._values[row].take(columns), scale)
+
     def at(self, rows: Ints, columns: Ints) -> Floats:
         """One logit of each of some rows."""
         picked: Floats = self._values[rows, columns].astype(np.float64)
@@ -198,7 +217,7 @@ class DeviceLogits:
     def __init__(self, values: torch.Tensor) -> None:
         self._values = values
 
-    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float) -> RowSums:
+    def sum_rows(self, rows: Ints, layout: GatherLayout, scale: float, highest: Floats) -> RowSums:
         """Softmax of scaled logits, summed by group."""
         device = self._values.device
         values = self._values
@@ -239,9 +258,25 @@ class DeviceLogits:
         picked: Floats = self._values[row].index_select(0, at).cpu().double().numpy()
         return picked
 
+    def mass(
+        self, row: int, columns: NDArray[np.integer[Any]], scale: float
+    ) -> NDArray[np.floating[Any]] | None:
+        """Exponentials of some scaled logits of a row, the largest 1; None if all are -inf."""
+        return _mass(self.gather(row, columns), scale)
+
     def at(self, rows: Ints, columns: Ints) -> Floats:
         """One logit of each of some rows."""
         device = self._values.device
         where = torch.as_tensor(rows, device=device), torch.as_tensor(columns, device=device)
         picked: Floats = self._values[where].cpu().double().numpy()
         return picked
+
+
+def _mass(values: NDArray[Any], scale: float) -> NDArray[np.floating[Any]] | None:
+    highest = values.max()
+    if not np.isfinite(highest):
+        return None
+    values -= highest
+    values *= values.dtype.type(scale)
+    mass: NDArray[np.floating[Any]] = np.exp(values, out=values)
+    return mass

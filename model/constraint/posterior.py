@@ -13,6 +13,7 @@ from agentloop.model.constraint.class_weights import MASKED, SMALLEST
 from agentloop.model.constraint.compiled import CompiledConstraint
 from agentloop.model.constraint.lattice import reached_states
 from agentloop.model.constraint.proposal import Proposal
+from agentloop.model.constraint.segments import sum_by_place
 from agentloop.model.constraint.window import Window
 
 Floats = NDArray[np.float64]
@@ -135,39 +136,52 @@ class CanvasPosterior:
     @cached_property
     def class_marginals(self) -> Floats:
         """(L, C) posterior of every class at every position; the last is the end of text."""
-        automaton = self.compiled.automaton
-        inner = np.empty((self._window.length, automaton.num_classes + 1))
-        owners = np.repeat(np.arange(automaton.num_sets), np.diff(automaton.set_offsets))
-        set_sums = self._weights.set_sums_until(len(inner))
-        for i, sums in enumerate(set_sums):
-            per_set = self._beliefs.chain.p_sets(i) / np.where(sums > 0, sums, 1.0)
-            inner[i] = np.bincount(
-                automaton.set_classes, per_set[owners], automaton.num_classes + 1
-            )
-        inner *= self._weights.sums
-        inner[:, automaton.eos_class] += inner[:, automaton.tail_class]
-        out = np.zeros((len(self.tokens), automaton.num_classes))
-        out[np.arange(len(self.tokens)), automaton.token_class[self.tokens]] = 1.0
-        self._widen(inner[:, : automaton.tail_class], out)
+        out = np.zeros((len(self.tokens), self.compiled.num_classes))
+        out[np.arange(len(self.tokens)), self.compiled.automaton.token_class[self.tokens]] = 1.0
+        for inner in range(self._window.length):
+            out[self._window.first + inner] = self._p_classes(inner)
         return out
 
     @cached_property
     def entropy(self) -> Floats:
-        """(L,) entropy in nats of the posterior of each position's token; 0 where committed.
+        """(L,) entropy in nats of the posterior of each position's token; 0 where committed."""
+        return self.entropy_at(np.arange(len(self.tokens)))
 
-        The ends of text count as one token.
+    def entropy_at(self, positions: Ints) -> Floats:
+        """Entropy (n,) in nats of the posterior of the token at some positions; 0 if committed.
+
+        The ends of text count as one token. Costs what `confidence_at` does.
         """
+        inner = positions - self._window.first
+        open_ = self.masked[positions] & (inner >= 0) & (inner < self._window.length)
+        out = np.zeros(len(positions))
+        self._weights.sums_until(int(inner[open_].max(initial=-1)) + 1)
+        for n in np.flatnonzero(open_).tolist():
+            out[n] = self._entropy(int(inner[n]))
+        return out
+
+    def _entropy(self, inner: int) -> float:
+        """The entropy of a masked position of the window."""
         eos = self.compiled.automaton.eos_class
-        rows = slice(self._window.first, self._window.last)
-        marginals = self.class_marginals[rows]
-        sums, moments = self._weights.sums[:, :eos], self._weights.moments[:, :eos]
+        marginals = self._p_classes(inner)
+        sums = self._weights.sums_until(inner + 1)[inner, :eos]
+        moments = self._weights.moments(inner)[:eos]
         with np.errstate(divide="ignore", invalid="ignore"):
             within = np.where(sums > SMALLEST, np.log(sums) - moments / sums, 0.0)
             between = np.where(marginals > 0, -marginals * np.log(marginals), 0.0)
-        within = (marginals[:, :eos] * np.maximum(within, 0.0)).sum(axis=1)
-        out = np.zeros(len(self.tokens))
-        self._widen(np.where(self.masked[rows], between.sum(axis=1) + within, 0.0), out)
-        return out
+        return float(between.sum() + (marginals[:eos] * np.maximum(within, 0.0)).sum())
+
+    def _p_classes(self, inner: int) -> Floats:
+        """(C,) posterior of every class at a position of the window."""
+        automaton = self.compiled.automaton
+        sums = self._weights.set_sums_until(inner + 1)[inner]
+        per_weight = self._beliefs.chain.p_sets(inner) / np.where(sums > 0, sums, 1.0)
+        per_class = sum_by_place(
+            automaton.set_classes, per_weight[automaton.set_owners], automaton.num_classes + 1
+        )
+        per_class *= self._weights.sums_until(inner + 1)[inner]
+        per_class[automaton.eos_class] += per_class[automaton.tail_class]
+        return per_class[: automaton.tail_class]
 
     @cached_property
     def _reached(self) -> tuple[Bools, NDArray[np.int32]]:

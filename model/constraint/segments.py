@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+_BLOCK = 512  # weights that are summed up one by one for a draw
+_BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 
 def ragged(starts: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
@@ -50,12 +52,24 @@ def sum_by_place(
     return sums.astype(np.float64, copy=False)
 
 
-def draw(weights: NDArray[Any], uniform: float) -> int:
+def draw(weights: NDArray[np.floating[Any]], uniform: float) -> int:
     """Index drawn in proportion to weights, of which one is positive, by a number in [0, 1)."""
-    mass = np.cumsum(weights)
+    if len(weights) <= _BLOCK:
+        return _drawn(weights, uniform)[0]
+    sums = np.add.reduceat(weights, np.arange(0, len(weights), _BLOCK), dtype=np.float64)
+    block, rest = _drawn(sums, uniform)
+    first = block * _BLOCK
+    return first + _drawn(weights[first : first + _BLOCK], rest)[0]
+
+
+def _drawn(weights: NDArray[np.floating[Any]], uniform: float) -> tuple[int, float]:
+    """The index drawn, and the number in [0, 1) that is left to draw within it."""
+    mass = np.cumsum(weights, dtype=np.float64)
     total = float(mass[-1])
     below = min(uniform * total, float(np.nextafter(total, 0.0)))  # the product may round up
-    return int(np.searchsorted(mass, below, side="right"))
+    index = int(np.searchsorted(mass, below, side="right"))
+    before = float(mass[index - 1]) if index else 0.0
+    return index, min((below - before) / (float(mass[index]) - before), _BELOW_ONE)
 
 
 class Growing:

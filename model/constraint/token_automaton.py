@@ -118,10 +118,14 @@ class TokenAutomaton:
         return np.minimum(sole, self.eos_class)[self.pair_set].astype(np.int32)
 
     @cached_property
+    def set_owners(self) -> Ints:
+        """The class set that each entry of `set_classes` belongs to."""
+        return np.repeat(np.arange(self.num_sets, dtype=np.int32), np.diff(self.set_offsets))
+
+    @cached_property
     def _sets_by_class(self) -> tuple[Ints, Ints]:
-        owners = np.repeat(np.arange(self.num_sets, dtype=np.int32), np.diff(self.set_offsets))
         order = np.argsort(self.set_classes, kind="stable")
-        return offsets_of(self.set_classes, self.num_classes + 1), owners[order]
+        return offsets_of(self.set_classes, self.num_classes + 1), self.set_owners[order]
 
     @cached_property
     def pairs_by_set(self) -> tuple[Ints, Ints]:
@@ -144,8 +148,7 @@ class TokenAutomaton:
 
     @cached_property
     def _set_keys(self) -> NDArray[np.int64]:
-        owners = np.repeat(np.arange(self.num_sets), np.diff(self.set_offsets))
-        return owners * (self.num_classes + 1) + self.set_classes
+        return self.set_owners.astype(np.int64) * (self.num_classes + 1) + self.set_classes
 
     def has_class(self, sets: Ints, classes: Ints) -> NDArray[np.bool_]:
         """Whether each class set (n,) holds the class (n,) beside it; class -1 never."""

@@ -57,7 +57,8 @@ def test_an_accelerator_gives_the_sums_of_the_host(dfa: Dfa) -> None:
     logits = torch.randn((9, MOSTLY.size), generator=torch.Generator().manual_seed(2)) * 20
     host, device = HostLogits(logits.numpy()), DeviceLogits(logits)
     for rows in (np.arange(9), np.array([2, 5])):
-        ours, theirs = host.sum_rows(rows, layout, 1.5), device.sum_rows(rows, layout, 1.5)
+        top = logits.numpy()[rows].max(axis=1)
+        ours, theirs = (s.sum_rows(rows, layout, 1.5, top) for s in (host, device))
         np.testing.assert_allclose(ours.groups, theirs.groups, rtol=1e-4)
         np.testing.assert_allclose(ours.log_norms, theirs.log_norms, rtol=1e-5)
         ours_best, theirs_best = host.best(rows), device.best(rows)
@@ -112,3 +113,29 @@ def test_draws_within_a_class_follow_the_model() -> None:
     nothing = np.full((1, MOSTLY.size), -np.inf)
     nothing[0, 43] = 0.0
     assert ClassWeights(lifted, nothing, np.array([-1])).draw_token(0, large, 0.5) == 20
+
+
+def test_entropies_of_classes_are_those_of_their_tokens() -> None:
+    """Moments are the sums of p log p; a committed position has none."""
+    lifted = lift(MOSTLY_DFA, MOSTLY)
+    logits = np.random.default_rng(5).normal(0, 3, (2, MOSTLY.size))
+    weights = ClassWeights(lifted, logits, np.array([-1, 40]), 0.5)
+    log_p = 2 * logits[0] - np.logaddexp.reduce(2 * logits[0])
+    expected = [(np.exp(p) * p).sum() for p in (log_p[lifted.tokens_of(c)] for c in range(4))]
+    np.testing.assert_allclose(weights.moments(0), [*expected, 0.0], rtol=1e-9)
+    assert not weights.moments(1).any()
+
+
+def test_the_best_token_of_some_classes_is_found_however_many_are_better() -> None:
+    """Classes without any of the tokens that the model likes most still give their best one."""
+    lifted = lift(MOSTLY_DFA, MOSTLY)
+    logits = np.zeros((2, MOSTLY.size), np.float32)
+    logits[0, :42] = np.arange(50, 92)
+    logits[0, 42] = 3.0
+    logits[1] = -np.inf
+    logits[1, 43] = 0.0
+    weights = ClassWeights(lifted, logits, np.array([-1, -1]))
+    classes = np.arange(lifted.num_classes + 1) == lifted.token_class[42]
+    assert weights.best_in(0, classes) == 42
+    assert weights.best_in(0, ~classes) == 41
+    assert weights.best_in(1, classes) == 42

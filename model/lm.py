@@ -23,8 +23,8 @@ from typing_extensions import Unpack
 from agentloop.errors import CheckpointError
 from agentloop.model.call_options import CallOptions, ParsedConstraint, one_sample
 from agentloop.model.checkpoint import load_network, load_tokenizer
-from agentloop.model.constraint.compiled import CompiledConstraint, shared_cache
-from agentloop.model.constraint.options import DEFAULT_OPTIONS
+from agentloop.model.constraint.compiled import CompiledConstraint
+from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
 from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.decision import Decider, Decision, Question, decided
 from agentloop.model.engine import Engine, Job
@@ -36,7 +36,6 @@ from agentloop.model.prompts import Message
 from agentloop.model.quiet import QuietLoop
 from agentloop.model.request import Request
 from agentloop.model.request_builder import RequestBuilder
-from agentloop.model.stop_texts import ANY_TEXT
 from agentloop.model.totals import Totals
 
 
@@ -53,7 +52,12 @@ class DiffusionLM:
     """A diffusion language model with its engine; safe to call from any thread or event loop."""
 
     def __init__(
-        self, reader: Transformer, writer: Transformer, tokenizer: Tokenizer, name: str = ""
+        self,
+        reader: Transformer,
+        writer: Transformer,
+        tokenizer: Tokenizer,
+        name: str = "",
+        profile: CompileOptions = DEFAULT_OPTIONS,
     ) -> None:
         config = writer.config
         if config.mask_id is None:
@@ -67,7 +71,7 @@ class DiffusionLM:
         self.vocabulary = Vocabulary.from_tokenizer(
             tokenizer, config.eos_ids, size=config.vocab_size, exclude=[config.mask_id]
         )
-        self._builder = RequestBuilder(config, tokenizer, self.vocabulary)
+        self._builder = RequestBuilder(config, tokenizer, self.vocabulary, profile)
         self._decider = Decider(self._builder)
         self.totals = Totals()
         self.engine = Engine(reader, writer)
@@ -80,6 +84,7 @@ class DiffusionLM:
         *,
         dtype: torch.dtype | None = None,
         num_threads: int | None = None,
+        profile: CompileOptions = DEFAULT_OPTIONS,
         report: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Load a model.
@@ -90,6 +95,8 @@ class DiffusionLM:
             dtype: Of weights and activations; by default bfloat16 where the processor multiplies
                 it natively, float32 elsewhere.
             num_threads: Threads of torch in this process; None leaves them as they are.
+            profile: How answers under a constraint are spelt (whitespace, extra keys) and how far
+                constraints are unrolled; what suits the data the model was trained on.
             report: Receives a line before each step that takes seconds.
 
         Raises:
@@ -101,7 +108,7 @@ class DiffusionLM:
         if name_or_folder == "default":
             from agentloop.model.default_weights import load_default
 
-            return cls(*load_default(report, dtype=chosen), name="default")
+            return cls(*load_default(report, dtype=chosen), "default", profile)
         folder = Path(name_or_folder)
         if not folder.is_dir():
             raise CheckpointError(
@@ -111,9 +118,10 @@ class DiffusionLM:
         from agentloop.model.default_weights import holds_delta, load_default
 
         if holds_delta(folder):
-            return cls(*load_default(report, folder=folder, dtype=chosen), name=str(folder))
+            networks = load_default(report, folder=folder, dtype=chosen)
+            return cls(*networks, str(folder), profile)
         network = load_network(folder, chosen)
-        return cls(network, network, load_tokenizer(folder), name=str(folder))
+        return cls(network, network, load_tokenizer(folder), str(folder), profile)
 
     async def generate(
         self, messages: str | Sequence[Message], **options: Unpack[CallOptions]
@@ -254,7 +262,7 @@ class DiffusionLM:
             CanvasTooSmallError: The constraint's shortest text is longer than `max_tokens`.
             ModelError: An option is unknown or out of its range, or the model is closed.
         """
-        await self._compile_aside(whole or options.get("constraint"))
+        await self._builder.compile_aside(whole or options.get("constraint"))
         gap = open_gap(self._builder, messages, before, after, options, whole)
         await self._run(gap.open_jobs)
         made = await asyncio.to_thread(gap.generation, self._builder, self.engine.writer)
@@ -282,7 +290,8 @@ class DiffusionLM:
         return await self.infill(before, after, messages=messages, **options)
 
     async def _request(self, messages: str | Sequence[Message], options: CallOptions) -> Request:
-        await self._compile_aside(self._builder.wanted(options))
+        room = self._builder.room(options.get("max_tokens"))
+        await self._builder.compile_aside(self._builder.wanted(options), room)
         return self._builder.request(messages, options)
 
     def _handle(self, request: Request) -> Handle:
@@ -311,15 +320,29 @@ class DiffusionLM:
             for job in jobs:
                 job.future.cancel()
 
-    async def _compile_aside(self, constraint: ParsedConstraint | None) -> None:
-        """Compile in a thread what is not in memory; what is costs no tick of the event loop."""
-        wanted = constraint or ANY_TEXT
-        if shared_cache().find(wanted, self.vocabulary, DEFAULT_OPTIONS) is None:
-            await asyncio.to_thread(self.compile, constraint)
+    def compile(
+        self, constraint: ParsedConstraint | None, *, max_tokens: int | None = None
+    ) -> CompiledConstraint:
+        """A constraint made ready for this model's tokens, from the cache if it was before.
 
-    def compile(self, constraint: ParsedConstraint | None) -> CompiledConstraint:
-        """A constraint made ready for this model's tokens, from the cache if it was before."""
-        return self._builder.compile(constraint)
+        `generate` does this itself; doing it ahead saves the first call the time.
+
+        Args:
+            constraint: None for any text.
+            max_tokens: As the calls will have it: bounds on lengths that no text of so many tokens
+                can break are dropped.
+
+        Raises:
+            CompileLimitError: It takes too many states, steps or seconds to compile.
+            ConstraintError: It cannot be compiled.
+        """
+        return self._builder.compile(constraint, self._builder.room(max_tokens))
+
+    async def compile_aside(
+        self, constraint: ParsedConstraint | None, *, max_tokens: int | None = None
+    ) -> CompiledConstraint:
+        """As `compile`, off the event loop; cancelling ends it if no other call waits for it."""
+        return await self._builder.compile_aside(constraint, self._builder.room(max_tokens))
 
     def prompt_ids(self, messages: str | Sequence[Message]) -> list[int]:
         """Token ids of a conversation, open for the answer."""

@@ -12,7 +12,12 @@ from tokenizers import Tokenizer
 from agentloop.errors import ContextLengthError, ModelError
 from agentloop.model.call_options import CallOptions, ParsedConstraint, Settings, settings_of
 from agentloop.model.config import ModelConfig
-from agentloop.model.constraint.compiled import CompiledConstraint, compile_constraint
+from agentloop.model.constraint.compiled import (
+    CompiledConstraint,
+    compile_constraint,
+    shared_cache,
+)
+from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
 from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.forced import ForcedText
 from agentloop.model.plan import Plan, Thinking
@@ -21,6 +26,8 @@ from agentloop.model.request import SAMPLE_TEMPERATURE, Candidate, Request
 from agentloop.model.stop_texts import ANY_TEXT, StopText
 
 DEFAULT_MAX_TOKENS = 64
+MAX_COMPILE_S = 30.0
+"""Processor time that the compilation of a constraint may take."""
 _CLOSING = "\n"
 """What parts thoughts from the answer."""
 _NEXT_SAMPLE = 1_000_003
@@ -30,8 +37,15 @@ _NEXT_SAMPLE = 1_000_003
 class RequestBuilder:
     """Knows a model's tokens and context; safe to use from any thread."""
 
-    def __init__(self, config: ModelConfig, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        vocabulary: Vocabulary,
+        profile: CompileOptions = DEFAULT_OPTIONS,
+    ) -> None:
         self.config = config
+        self.profile = profile
         self.tokenizer = tokenizer
         self.vocabulary = vocabulary
         self._plain = Tokenizer.from_str(tokenizer.to_str())
@@ -58,9 +72,53 @@ class RequestBuilder:
                 ids += self.text_ids(text)
         return ids
 
-    def compile(self, constraint: ParsedConstraint | None) -> CompiledConstraint:
-        """A constraint made ready for the vocabulary, from the cache if it was before."""
-        return compile_constraint(constraint or ANY_TEXT, self.vocabulary)
+    def compile(
+        self, constraint: ParsedConstraint | None, num_tokens: int | None = None
+    ) -> CompiledConstraint:
+        """A constraint made ready for the vocabulary, from the cache if it was before.
+
+        Args:
+            constraint: None for any text.
+            num_tokens: Tokens the text has at most, None if unknown.
+
+        Raises:
+            CompileLimitError: It takes too many states, steps or seconds to compile.
+            ConstraintError: It cannot be compiled.
+        """
+        wanted = constraint or ANY_TEXT
+        options = self.compile_options(wanted, num_tokens)
+        return compile_constraint(wanted, self.vocabulary, options, max_seconds=MAX_COMPILE_S)
+
+    async def compile_aside(
+        self, constraint: ParsedConstraint | None, num_tokens: int | None = None
+    ) -> CompiledConstraint:
+        """As `compile`, off the event loop; cancelling ends it."""
+        wanted = constraint or ANY_TEXT
+        options = self.compile_options(wanted, num_tokens)
+        return await shared_cache().compile_aside(
+            wanted, self.vocabulary, options, max_seconds=MAX_COMPILE_S
+        )
+
+    def compile_options(
+        self, constraint: ParsedConstraint, num_tokens: int | None
+    ) -> CompileOptions:
+        """The model's profile for texts of so many tokens at most, None if unknown.
+
+        Bounds that no such text can break are dropped. The length in characters is rounded up to a
+        power of two, so that calls of similar lengths share one automaton.
+        """
+        if num_tokens is None or not getattr(constraint, "has_length_bounds", False):
+            return self.profile
+        length = 1 << (num_tokens * self.vocabulary.longest - 1).bit_length()
+        given = self.profile.max_text_length
+        return replace(
+            self.profile, max_text_length=length if given is None else min(length, given)
+        )
+
+    def room(self, max_tokens: int | None) -> int:
+        """Tokens an answer has at most, by what the call says or by the model's context."""
+        limit = self.config.max_position_embeddings
+        return limit if max_tokens is None else max(1, min(max_tokens, limit))
 
     def forced_text(self, compiled: CompiledConstraint) -> ForcedText:
         """What a constraint leaves no choice about, from memory if it was asked for lately."""
@@ -87,7 +145,7 @@ class RequestBuilder:
         settings = settings_of(options)
         constraint = self.wanted(options)
         prompt = self.prompt_ids(messages)
-        compiled = self.compile(constraint)
+        compiled = self.compile(constraint, self.room(settings.max_tokens))
         budget = self.budget(compiled, settings, len(prompt))
         candidates: list[Candidate] = []
         for number in range(settings.samples):

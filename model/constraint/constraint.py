@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from agentloop.errors import CompileLimitError, ConstraintError, UnsupportedSchemaError
@@ -88,11 +88,23 @@ class Constraint(ABC):
             ConstraintError: The text is not valid.
         """
 
+    @cached_property
+    def _content(self) -> str:
+        return json.dumps([FORMAT_VERSION, self.description()], ensure_ascii=True)
+
+    @cached_property
+    def _key(self) -> str:
+        return hashlib.sha256(self._content.encode()).hexdigest()
+
     @property
     def key(self) -> str:
         """A digest of the constraint's content, the same in every process."""
-        content = json.dumps([FORMAT_VERSION, self.description()], ensure_ascii=True)
-        return hashlib.sha256(content.encode()).hexdigest()
+        return self._key
+
+    @cached_property
+    def has_length_bounds(self) -> bool:
+        """Whether it may bound the length of strings, so that `max_text_length` matters to it."""
+        return any(word in self._content for word in ("maxLength", "minLength", '"Text"'))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Constraint) and self.key == other.key

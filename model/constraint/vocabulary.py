@@ -93,6 +93,11 @@ class Vocabulary:
         return len(self.token_bytes)
 
     @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest token, at least 1; none spells more characters."""
+        return max(1, *map(len, self.token_bytes))
+
+    @cached_property
     def trie(self) -> ByteTrie:
         """The byte trie of all text tokens."""
         return ByteTrie.from_strings(self.token_bytes)

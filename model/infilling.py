@@ -52,7 +52,7 @@ class GapRow(CanvasRow):
     @property
     def shown(self) -> Ints:
         """The gap's slots and what follows them."""
-        return np.concatenate([self.tokens[:-1], self.after])
+        return np.concatenate([super().shown[:-1], self.after])
 
     def advance(self, logits: Tensor) -> None:
         """Refine by the gap's rows of logits (L, V); the end of text has none and needs none."""

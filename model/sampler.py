@@ -134,8 +134,13 @@ class CanvasRow:
 
     @property
     def shown(self) -> Ints:
-        """The ids that the network is shown, -1 where masked; logits come for each."""
-        return self.tokens
+        """The ids that the network is shown, -1 where masked; logits come for each.
+
+        The first pass is not shown what was forced: a short beginning that stands alone tells a
+        canvas model that the answer is short, and nothing about the prompt does.
+        """
+        assert self.fixed is not None
+        return self.tokens if self.trace else self.fixed
 
     def marks(self) -> list[Mark]:
         """What each slot is."""

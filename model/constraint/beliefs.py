@@ -75,6 +75,11 @@ class Beliefs:
         return self.lattice
 
     @cached_property
+    def plain(self) -> Forward:
+        """The plain product of probabilities, given that the text so far can be completed."""
+        return Forward(self.weights, self.liveness, self.start, is_local=False)
+
+    @cached_property
     def log_plain_total(self) -> float:
         """Log of the summed probability of all accepted texts under the plain product."""
         set_sums = self.weights.set_sums_until(len(self.weights.tokens))

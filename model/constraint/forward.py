@@ -7,6 +7,7 @@ the text can have reached by then are looked at.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,20 +37,41 @@ class Crossing:
 class Forward:
     """A Markov chain over states; boundaries are worked out in order, when first asked for."""
 
-    def __init__(self, weights: ClassWeights, liveness: Liveness, start: int) -> None:
-        """Begin at a live state at boundary 0."""
+    def __init__(
+        self, weights: ClassWeights, liveness: Liveness, start: int, *, is_local: bool = True
+    ) -> None:
+        """Begin at a live state at boundary 0.
+
+        Args:
+            weights: Weights of the classes.
+            liveness: The states that can still reach an end; the chain visits no others.
+            start: State at boundary 0.
+            is_local: Whether weights are divided by that of all that may leave their state. If not,
+                the chain is the plain product of weights, given only that the text so far can go
+                on to an accepted one, and `log_p` says how probable that is.
+        """
         self._automaton = weights.automaton
         self._weights = weights
         self._liveness = liveness
         p_start = np.zeros(self._automaton.num_states)
         p_start[start] = 1.0
+        self._is_local = is_local
         self._p_states = [p_start]
+        self._log_p = [0.0]
         self._crossings: list[Crossing] = []
 
     def p_states(self, boundary: int) -> Floats:
         """Probability (S,) of every state at a boundary."""
         self._follow(boundary)
         return self._p_states[boundary]
+
+    def log_p(self, boundary: int) -> float:
+        """Log-probability that text drawn by weight up to a boundary can still be completed.
+
+        0 under local weights.
+        """
+        self._follow(boundary)
+        return self._log_p[boundary]
 
     def p_sets(self, position: int) -> Floats:
         """Probability (U,) that each class set crosses a position."""
@@ -84,8 +106,10 @@ class Forward:
             crossing = self._cross(len(self._crossings))
             targets = self._automaton.pair_target[crossing.pairs]
             arrived = sum_by_place(targets, crossing.p_pairs, self._automaton.num_states)
+            total = 1.0 if self._is_local else float(arrived.sum())
             self._crossings.append(crossing)
-            self._p_states.append(arrived)
+            self._p_states.append(arrived / total)
+            self._log_p.append(self._log_p[-1] + math.log(total))
 
     def _cross(self, position: int) -> Crossing:
         """Share what is believed of each state out among the pairs that may leave it."""
@@ -103,7 +127,8 @@ class Forward:
         weights = self._set_sums(position).take(automaton.pair_set[pairs])
         if self._liveness.restricts(position + 1):
             weights *= self._liveness.at(position + 1).take(automaton.pair_target[pairs])
-        norms = np.add.reduceat(weights, starts)
-        per_weight = np.divide(p_states, norms, out=np.zeros_like(norms), where=norms > 0)
-        weights *= np.repeat(per_weight, counts)
+        if self._is_local:
+            norms = np.add.reduceat(weights, starts)
+            p_states = np.divide(p_states, norms, out=np.zeros_like(norms), where=norms > 0)
+        weights *= np.repeat(p_states, counts)
         return Crossing(pairs, weights)

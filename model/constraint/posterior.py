@@ -100,6 +100,15 @@ class CanvasPosterior:
         """
         return self._beliefs.log_plain_total
 
+    def log_p_valid_until(self, position: int) -> float:
+        """Log-probability that text drawn like that up to a position can still be completed.
+
+        At most 0, and `log_p_valid` at the right edge. Costs only what lies left of `position`.
+        """
+        inner = min(max(position - self._window.first, 0), self._window.length)
+        self._weights.sums_until(inner)
+        return self._beliefs.plain.log_p(inner)
+
     @cached_property
     def confidence(self) -> Floats:
         """(L,) posterior probability of each proposed token at its position; 1 where committed."""

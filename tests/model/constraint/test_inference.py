@@ -113,6 +113,21 @@ def test_the_probability_of_a_valid_text_equals_the_sum_over_all_texts(
 
 @few
 @given(canvases())
+def test_the_probability_of_a_valid_beginning_equals_the_sum_over_all_beginnings(
+    given_case: tuple[CompiledConstraint, Enumeration],
+) -> None:
+    """P(valid) up to a position sums the beginnings of accepted texts, each counted once."""
+    compiled, case = given_case
+    posterior = run(compiled, case)
+    for position in range(case.length + 1):
+        beginnings = {tokens[:position] for tokens, _ in case.weights}
+        total = sum(math.prod(case.p(i, t) for i, t in enumerate(b)) for b in beginnings)
+        assert_exact(posterior.log_p_valid_until(position), math.log(total))
+    assert_exact(posterior.log_p_valid_until(case.length), posterior.log_p_valid)
+
+
+@few
+@given(canvases())
 def test_marginals_equal_those_of_all_texts(
     given_case: tuple[CompiledConstraint, Enumeration],
 ) -> None:

@@ -56,7 +56,7 @@ def run_train(lesson: Lesson, options: FinetuneOptions, *, as_json: bool) -> Non
     """
     from agentloop.model.default_weights import FOLDER, load_default
     from agentloop.model.finetune import Finetuning
-    from agentloop.model.lm import native_dtype
+    from agentloop.model.loading import native_dtype
     from agentloop.model.pairs import rows_of
 
     began = time.perf_counter()

@@ -22,30 +22,22 @@ from typing_extensions import Unpack
 
 from agentloop.errors import CheckpointError
 from agentloop.model.call_options import CallOptions, ParsedConstraint, one_sample
-from agentloop.model.checkpoint import load_network, load_tokenizer
 from agentloop.model.constraint.compiled import CompiledConstraint
 from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
 from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.decision import Decider, Decision, Question, decided
+from agentloop.model.dialogue import Compress
 from agentloop.model.engine import Engine, Job
 from agentloop.model.generation import Draft, Generation
 from agentloop.model.handle import Handle
 from agentloop.model.infilling import COMPLETE, open_gap, rewriting
+from agentloop.model.loading import load_networks, native_dtype
 from agentloop.model.network import Transformer
 from agentloop.model.prompts import Message
 from agentloop.model.quiet import QuietLoop
 from agentloop.model.request import Request
 from agentloop.model.request_builder import RequestBuilder
 from agentloop.model.totals import Totals
-
-
-def native_dtype() -> torch.dtype:
-    """bfloat16 where this processor has instructions for its products, float32 elsewhere."""
-    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
-    known = [getattr(torch.cpu, name, None) for name in checks]
-    return (
-        torch.bfloat16 if any(check is not None and check() for check in known) else torch.float32
-    )
 
 
 class DiffusionLM:
@@ -58,6 +50,7 @@ class DiffusionLM:
         tokenizer: Tokenizer,
         name: str = "",
         profile: CompileOptions = DEFAULT_OPTIONS,
+        compress: Compress | None = None,
     ) -> None:
         config = writer.config
         if config.mask_id is None:
@@ -71,7 +64,7 @@ class DiffusionLM:
         self.vocabulary = Vocabulary.from_tokenizer(
             tokenizer, config.eos_ids, size=config.vocab_size, exclude=[config.mask_id]
         )
-        self._builder = RequestBuilder(config, tokenizer, self.vocabulary, profile)
+        self._builder = RequestBuilder(config, tokenizer, self.vocabulary, profile, compress)
         self._decider = Decider(self._builder)
         self.totals = Totals()
         self.engine = Engine(reader, writer)
@@ -85,6 +78,8 @@ class DiffusionLM:
         dtype: torch.dtype | None = None,
         num_threads: int | None = None,
         profile: CompileOptions = DEFAULT_OPTIONS,
+        context: int | None = None,
+        compress: Compress | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Load a model.
@@ -97,6 +92,10 @@ class DiffusionLM:
             num_threads: Threads of torch in this process; None leaves them as they are.
             profile: How answers under a constraint are spelt (whitespace, extra keys) and how far
                 constraints are unrolled; what suits the data the model was trained on.
+            context: Tokens of prompt and answer together at most; by default what the model was
+                trained on. Beyond it, rotary frequencies are stretched.
+            compress: Makes a conversation that is too long for the context fit so many tokens;
+                without it such a call is refused. `dialogue.cut_turns` is one way.
             report: Receives a line before each step that takes seconds.
 
         Raises:
@@ -104,24 +103,11 @@ class DiffusionLM:
         """
         if num_threads is not None:
             torch.set_num_threads(num_threads)
-        chosen = dtype or native_dtype()
-        if name_or_folder == "default":
-            from agentloop.model.default_weights import load_default
-
-            return cls(*load_default(report, dtype=chosen), "default", profile)
-        folder = Path(name_or_folder)
-        if not folder.is_dir():
-            raise CheckpointError(
-                f"{str(name_or_folder)!r} is neither 'default' nor a folder with config.json, "
-                "*.safetensors and tokenizer.json"
-            )
-        from agentloop.model.default_weights import holds_delta, load_default
-
-        if holds_delta(folder):
-            networks = load_default(report, folder=folder, dtype=chosen)
-            return cls(*networks, str(folder), profile)
-        network = load_network(folder, chosen)
-        return cls(network, network, load_tokenizer(folder), str(folder), profile)
+        loaded = load_networks(
+            name_or_folder, dtype=dtype or native_dtype(), context=context, report=report
+        )
+        parts = (loaded.reader, loaded.writer, loaded.tokenizer, loaded.name)
+        return cls(*parts, profile, compress)
 
     async def generate(
         self, messages: str | Sequence[Message], **options: Unpack[CallOptions]
@@ -347,6 +333,10 @@ class DiffusionLM:
     def prompt_ids(self, messages: str | Sequence[Message]) -> list[int]:
         """Token ids of a conversation, open for the answer."""
         return self._builder.prompt_ids(messages)
+
+    def count_tokens(self, messages: str | Sequence[Message]) -> int:
+        """Tokens of a conversation's prompt."""
+        return len(self.prompt_ids(messages))
 
     def close(self) -> None:
         """Stop the engine; calls that are not answered fail."""

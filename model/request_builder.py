@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer
 
@@ -25,6 +25,9 @@ from agentloop.model.prompts import Message, chat_pieces
 from agentloop.model.request import SAMPLE_TEMPERATURE, Candidate, Request
 from agentloop.model.stop_texts import ANY_TEXT, StopText
 
+if TYPE_CHECKING:
+    from agentloop.model.dialogue import Compress
+
 DEFAULT_MAX_TOKENS = 64
 MAX_COMPILE_S = 30.0
 """Processor time that the compilation of a constraint may take."""
@@ -43,8 +46,10 @@ class RequestBuilder:
         tokenizer: Tokenizer,
         vocabulary: Vocabulary,
         profile: CompileOptions = DEFAULT_OPTIONS,
+        compress: Compress | None = None,
     ) -> None:
         self.config = config
+        self._compress = compress
         self.profile = profile
         self.tokenizer = tokenizer
         self.vocabulary = vocabulary
@@ -144,9 +149,9 @@ class RequestBuilder:
         """
         settings = settings_of(options)
         constraint = self.wanted(options)
-        prompt = self.prompt_ids(messages)
         compiled = self.compile(constraint, self.room(settings.max_tokens))
-        budget = self.budget(compiled, settings, len(prompt))
+        budget = self.budget(compiled, settings)
+        prompt = self._fitting_prompt(messages, budget + settings.thinking_tokens)
         candidates: list[Candidate] = []
         for number in range(settings.samples):
             sampler = settings.sampler
@@ -169,27 +174,35 @@ class RequestBuilder:
         closing = tuple(self.text_ids(_CLOSING))
         return Thinking(self.compile(None), settings.thinking_tokens, closing)
 
-    def budget(self, compiled: CompiledConstraint, settings: Settings, prompt_length: int) -> int:
+    def budget(self, compiled: CompiledConstraint, settings: Settings) -> int:
         """Tokens of the answer, its end of text included."""
         budget = settings.max_tokens
         if budget is None:
             budget = max(DEFAULT_MAX_TOKENS, compiled.min_tokens + compiled.min_tokens // 2)
         compiled.check_fits(budget)
-        self.check_context(prompt_length, budget, settings.thinking_tokens)
         return budget
 
-    def check_context(self, prompt_length: int, budget: int, thought: int = 0) -> None:
+    def _fitting_prompt(self, messages: str | Sequence[Message], num_after: int) -> list[int]:
+        """Ids of a conversation that leaves room for what follows, compressed if it must be."""
+        prompt = self.prompt_ids(messages)
+        room = self.config.max_position_embeddings - num_after
+        if len(prompt) > room and self._compress is not None:
+            prompt = self.prompt_ids(self._compress(as_messages(messages), max(0, room)))
+        self.check_context(len(prompt), num_after)
+        return prompt
+
+    def check_context(self, prompt_length: int, num_after: int) -> None:
         """Refuse what is longer than the model's context.
 
         Raises:
-            ContextLengthError: Prompt, thinking and answer together are too long.
+            ContextLengthError: Prompt and answer together are too long.
         """
         limit = self.config.max_position_embeddings
-        if prompt_length + thought + budget > limit:
-            beside = f" and thinking up to {thought:,}" if thought else ""
+        if prompt_length + num_after > limit:
             raise ContextLengthError(
-                f"the prompt has {prompt_length:,} tokens and the answer up to {budget:,}{beside}, "
-                f"but the model's context is {limit:,}; shorten the prompt or lower max_tokens"
+                f"the prompt has {prompt_length:,} tokens and the answer up to {num_after:,}, but "
+                f"the model's context is {limit:,}; shorten the prompt, lower max_tokens, or load "
+                "the model with compress or a longer context"
             )
 
 
@@ -205,8 +218,3 @@ def as_messages(messages: str | Sequence[Message]) -> Sequence[Message]:
     if not turns:
         raise ModelError("messages is empty, expected at least one message")
     return turns
-
-
-def as_options(given: Mapping[str, Any]) -> CallOptions:
-    """Keywords as options; what they hold is checked when they are used."""
-    return cast(CallOptions, given)

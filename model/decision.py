@@ -16,6 +16,7 @@ from torch import Tensor
 
 from agentloop.errors import ModelError
 from agentloop.model.calibration import tempered
+from agentloop.model.constraint import CompiledField, FieldPosterior, JsonConstraint, compile_field
 from agentloop.model.constraint.decisions import CompiledDecision, compile_decision
 from agentloop.model.effort import SamplerOptions
 from agentloop.model.engine import Job, Timings
@@ -104,6 +105,30 @@ class Decider:
         row.decision = decision
         return Job(prompt, lambda _: None, row, Future())
 
+    def field_job(
+        self,
+        messages: str | Sequence[Message],
+        constraint: JsonConstraint,
+        pointer: str,
+        max_tokens: int,
+    ) -> tuple[CompiledField, Job]:
+        """A job that looks once at a whole answer, of which one field is asked for.
+
+        Raises:
+            CanvasTooSmallError: The constraint's shortest text is longer than `max_tokens`.
+            ConstraintError: The constraint has no such field, or its values are free or too many.
+            ContextLengthError: Prompt and answer are longer than the model's context.
+        """
+        builder = self._builder
+        options = builder.compile_options(constraint, builder.room(max_tokens))
+        field = compile_field(constraint, pointer, builder.vocabulary, options)
+        field.decision.compiled.check_fits(max_tokens)
+        prompt = builder.prompt_ids(messages)
+        builder.check_context(len(prompt), max_tokens)
+        row = DecisionRow(field.decision.compiled, SamplerOptions(), max_tokens, seed=0)
+        row.decision = field.decision
+        return field, Job(prompt, lambda _: None, row, Future())
+
     def _compile(self, options: tuple[str, ...]) -> tuple[CompiledDecision, int]:
         """The options compiled, and slots for the longest of them with its end of text."""
         decision = compile_decision(options, self._builder.vocabulary)
@@ -121,6 +146,13 @@ class Question:
 
     text: str
     options: Sequence[str]
+
+
+def field_told(field: CompiledField, job: Job) -> FieldPosterior:
+    """What a finished job says about a field."""
+    assert isinstance(job.row, DecisionRow)
+    assert job.row.probabilities is not None
+    return field.told_by(job.row.probabilities)
 
 
 def decided(job: Job, calibration: float) -> Decision:

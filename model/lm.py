@@ -22,10 +22,11 @@ from typing_extensions import Unpack
 
 from agentloop.errors import CheckpointError
 from agentloop.model.call_options import CallOptions, ParsedConstraint, one_sample
+from agentloop.model.constraint import FieldPosterior, JsonConstraint
 from agentloop.model.constraint.compiled import CompiledConstraint
 from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
 from agentloop.model.constraint.vocabulary import Vocabulary
-from agentloop.model.decision import Decider, Decision, Question, decided
+from agentloop.model.decision import Decider, Decision, Question, decided, field_told
 from agentloop.model.dialogue import Compress
 from agentloop.model.engine import Engine, Job
 from agentloop.model.generation import Draft, Generation
@@ -36,7 +37,7 @@ from agentloop.model.network import Transformer
 from agentloop.model.prompts import Message
 from agentloop.model.quiet import QuietLoop
 from agentloop.model.request import Request
-from agentloop.model.request_builder import RequestBuilder
+from agentloop.model.request_builder import DEFAULT_MAX_TOKENS, RequestBuilder
 from agentloop.model.totals import Totals
 
 
@@ -224,6 +225,33 @@ class DiffusionLM:
         job = self._decider.job(state, Question(question, options))
         self._run_sync([job])
         return decided(job, calibration)
+
+    async def field_posterior(
+        self,
+        messages: str | Sequence[Message],
+        constraint: JsonConstraint,
+        pointer: str,
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+    ) -> FieldPosterior:
+        """What the model believes about one field of an answer, in one pass, before it is written.
+
+        Args:
+            messages: The conversation, or one user message.
+            constraint: What the whole answer must satisfy.
+            pointer: JSON pointer of an enum, boolean, choice or tool name in it: `"/0/name"`.
+            max_tokens: Tokens of the whole answer at most.
+
+        Raises:
+            ConstraintError: The constraint has no such field, or its values are free or too many.
+            CanvasTooSmallError: The constraint's shortest text is longer than `max_tokens`.
+            ContextLengthError: Prompt and answer are longer than the model's context.
+        """
+        field, job = await asyncio.to_thread(
+            self._decider.field_job, messages, constraint, pointer, max_tokens
+        )
+        await self._run([job])
+        return field_told(field, job)
 
     async def infill(
         self,

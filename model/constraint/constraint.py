@@ -26,6 +26,7 @@ from agentloop.model.constraint.fragment import Fragment
 from agentloop.model.constraint.jsontext import JsonTextError, parse_json, to_python
 from agentloop.model.constraint.machine import Asked, Machine
 from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
+from agentloop.model.constraint.pieces import Piece
 from agentloop.model.constraint.rejection import Rejection, explain_text
 from agentloop.model.constraint.scalars import text_fragment
 from agentloop.model.constraint.wording import phrase
@@ -222,11 +223,21 @@ def _turn() -> Generator[None]:
 
 
 def emitted(expr: Expr, options: CompileOptions) -> Fragment | None:
-    """The fragment of a JSON value, under tighter options where it would be over the budget."""
+    """The fragment of a JSON value, None if there is none; see `emitted_piece`."""
+    piece = emitted_piece(Asked(expr), options)
+    return None if piece is None else piece.fragment
+
+
+def emitted_piece(asked: Asked, options: CompileOptions) -> Piece | None:
+    """The piece of a JSON value, under tighter options where it would be over the budget.
+
+    Raises:
+        CompileLimitError: It would be over the budget under the tightest options.
+    """
     while True:
         try:
             with _turn():
-                piece = emitter_of(options).root_piece(Asked(expr))
+                piece = emitter_of(options).root_piece(asked)
         except RecursionError:
             raise UnsupportedSchemaError("", "", "its references nest too deeply") from None
         except StateBudgetError as error:
@@ -236,7 +247,7 @@ def emitted(expr: Expr, options: CompileOptions) -> Fragment | None:
                 raise CompileLimitError(error.pointer, str(error), limit=limit) from None
             options = tighter
         else:
-            return None if piece is None else piece.fragment
+            return piece
 
 
 def finished(fragment: Fragment | None, constraint: Constraint, options: CompileOptions) -> Dfa:

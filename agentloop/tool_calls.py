@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from agentloop.approval import Approval, Proposal, refusal, sources_of
 from agentloop.drafts import shorten
-from agentloop.errors import GraphError, ToolError, UnsupportedSchemaError
+from agentloop.errors import GraphError, ToolError
 from agentloop.json_data import as_array, as_object
-from agentloop.loosening import loosened
 from agentloop.model.prompts import Message, tool_messages
 from agentloop.model_calls import generate
 from agentloop.tools import Tool
 from agentloop.toolset import ToolSet
-
-if TYPE_CHECKING:
-    from agentloop.model.constraint import ToolCalls
 
 _ECHO_LENGTH = 2000
 
@@ -97,7 +93,7 @@ async def call_tools(
     if repairs < 0:
         raise GraphError(f"repairs is {repairs}; use 0 or more")
     known = tools if isinstance(tools, ToolSet) else ToolSet(tools)
-    constraint = _constraint(known, min, max)
+    constraint = known.constraint(min, max)
     asked = tool_messages(known.specs, messages)
     for num_left in range(repairs, -1, -1):
         generation = await generate(
@@ -143,17 +139,6 @@ def read_calls(tools: ToolSet, text: str, min: int, max: int) -> list[ToolCall]:
     if not min <= len(calls) <= max:
         raise ToolError(f"the model answered with {len(calls)} calls, expected from {min} to {max}")
     return [_checked(tools, call) for call in calls]
-
-
-def _constraint(tools: ToolSet, min: int, max: int) -> ToolCalls:
-    """The calls as the engine takes them: a schema that it refuses is loosened."""
-    from agentloop.model.constraint import ToolCalls  # loads numpy, so only when needed
-
-    try:
-        specs = [loosened(tool.spec).spec if tool.is_foreign else tool.spec for tool in tools]
-        return ToolCalls(specs, min=min, max=max)
-    except UnsupportedSchemaError:
-        return ToolCalls([loosened(spec).spec for spec in tools.specs], min=min, max=max)
 
 
 def _refuse_constant(name: str) -> NoReturn:

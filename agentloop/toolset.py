@@ -6,13 +6,17 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from agentloop.drafts import shorten
-from agentloop.errors import GraphBuildError, ToolError
+from agentloop.errors import GraphBuildError, ToolError, UnsupportedSchemaError
 from agentloop.json_data import as_array, as_object
+from agentloop.loosening import loosened
 from agentloop.model.prompts import ToolSpec
 from agentloop.tools import Tool
+
+if TYPE_CHECKING:
+    from agentloop.model.constraint import ToolCalls
 
 
 class ToolSet(Sequence[Tool[..., Any]]):
@@ -25,6 +29,7 @@ class ToolSet(Sequence[Tool[..., Any]]):
     def __init__(self, tools: Iterable[Tool[..., Any]]) -> None:
         self._tools = list(tools)
         self._by_name = {tool.name: tool for tool in self._tools}
+        self._constraints: dict[tuple[int, int], ToolCalls] = {}
         if len(self._by_name) < len(self._tools):
             names = [tool.name for tool in self._tools]
             twice = next(name for name in names if names.count(name) > 1)
@@ -63,6 +68,15 @@ class ToolSet(Sequence[Tool[..., Any]]):
         """The tools as a model sees them."""
         return [tool.spec for tool in self._tools]
 
+    def constraint(self, min: int, max: int) -> ToolCalls:
+        """What a model's answer of so many calls must satisfy, made once.
+
+        A schema that the engine refuses is loosened; see `agentloop.loosening`.
+        """
+        if (min, max) not in self._constraints:
+            self._constraints[min, max] = _constraint(self._tools, min, max)
+        return self._constraints[min, max]
+
     def named(self, name: str) -> Tool[..., Any]:
         """The tool of a name.
 
@@ -87,6 +101,16 @@ class ToolSet(Sequence[Tool[..., Any]]):
 
     def __iter__(self) -> Iterator[Tool[..., Any]]:
         return iter(self._tools)
+
+
+def _constraint(tools: Sequence[Tool[..., Any]], min: int, max: int) -> ToolCalls:
+    from agentloop.model.constraint import ToolCalls  # loads numpy, so only when needed
+
+    try:
+        specs = [loosened(tool.spec).spec if tool.is_foreign else tool.spec for tool in tools]
+        return ToolCalls(specs, min=min, max=max)
+    except UnsupportedSchemaError:
+        return ToolCalls([loosened(tool.spec).spec for tool in tools], min=min, max=max)
 
 
 def _from_entry(entry: object, place: str) -> Tool[..., Any]:

@@ -23,8 +23,8 @@ class Generation:
         num_steps: Passes of the network; 0 where the constraint left no choice.
         num_prompt_tokens: Tokens of the prompt.
         num_cached_tokens: Prompt tokens whose keys were in the cache.
-        p_valid: Per step, the probability that text drawn position by position would have been
-            accepted: how much the constraint had to do.
+        p_valid: Per step, the probability that text drawn position by position, as far as the step
+            looked, could have been completed to an accepted one: how much the constraint had to do.
         finish_reason: `"stop"`, or `"length"` where an unconstrained text filled `max_tokens`.
         seed: The seed used; the same seed gives the same answer.
         timings: Where the time went.

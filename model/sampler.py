@@ -40,7 +40,8 @@ class StepTrace:
     """What one step did.
 
     Attributes:
-        p_valid: Probability that text drawn position by position would have been accepted.
+        p_valid: Probability that text drawn position by position, as far as this step looked, could
+            have been completed to an accepted one.
         num_committed: Positions committed.
         num_revised: Positions taken back.
         num_computed: Positions that the network worked on.
@@ -178,18 +179,18 @@ class CanvasRow:
         if is_review:
             self._reviews_left = self._reviews_left - 1 if len(taken_back) else 0
         posterior = self._posterior(logits, canvas)
-        confidence = posterior.confidence
-        self._follow_proposal(posterior, confidence)
-        chosen = self._choose(posterior, confidence, canvas)
+        looked_at = self._candidates(posterior, canvas)
+        chosen = self._choose(posterior, looked_at, canvas)
         before = self.tokens
         self.tokens = canvas
         self.tokens[chosen] = posterior.tokens[chosen]
-        self.log_p[chosen] = np.log(np.maximum(confidence[chosen], 1e-300))
+        self.log_p[chosen] = np.log(np.maximum(posterior.confidence_at(chosen), 1e-300))
         if posterior.end < self.length and posterior.end in chosen:
             self.tokens[posterior.end :] = posterior.tokens[posterior.end :]
         changed = taken_back[self.tokens[taken_back] != before[taken_back]]
         self._revised[changed] = True
-        p_valid = math.exp(min(posterior.log_p_valid, 0.0))
+        log_p_valid = posterior.log_p_valid_until(int(looked_at.max(initial=-1)) + 1)
+        p_valid = math.exp(min(log_p_valid, 0.0))
         self.trace.append(StepTrace(p_valid, len(chosen), len(changed), len(logits)))
         self._settle()
 
@@ -222,12 +223,17 @@ class CanvasRow:
             return first
         return first + (final - first) * float((self.tokens != MASKED).mean())
 
-    def _follow_proposal(self, posterior: CanvasPosterior, confidence: Floats) -> None:
+    def _follow_proposal(
+        self, posterior: CanvasPosterior, looked_at: Ints, confidence: Floats
+    ) -> None:
         """Count for how many passes each proposed token has stood, and how its belief moved."""
         same = posterior.tokens == self._proposed
         self._num_stable = np.where(same, self._num_stable + 1, 1)
-        self._shift = np.where(same, divergence(self._confidence, confidence), np.inf)
-        self._proposed, self._confidence = posterior.tokens, confidence
+        now = np.full(self.length, np.nan)
+        now[looked_at] = confidence
+        shift = divergence(self._confidence, now)
+        self._shift = np.where(same & ~np.isnan(shift), shift, np.inf)
+        self._proposed, self._confidence = posterior.tokens, now
 
     def _doubtful(self, logits: Tensor) -> Ints:
         """Committed positions whose token the model no longer believes, the worst first."""
@@ -246,29 +252,47 @@ class CanvasRow:
         self._revisions_left -= len(doubtful)
         return doubtful
 
-    def _choose(self, posterior: CanvasPosterior, confidence: Floats, canvas: Ints) -> Ints:
-        """Masked positions to commit now, up to the proposal's end of text."""
+    def _candidates(self, posterior: CanvasPosterior, canvas: Ints) -> Ints:
+        """Masked positions that this step may commit, up to the proposal's end of text."""
+        masked = np.flatnonzero(canvas == MASKED)
+        open_ = masked[masked <= posterior.end]
+        if self.options.window is None or self._steps_left <= 1 or not len(open_):
+            return open_
+        near: Ints = open_[open_ < open_[0] + max(self.options.window, self._quota(open_))]
+        return near
+
+    @property
+    def _steps_left(self) -> int:
+        return max(1, self.options.max_steps - len(self.trace))
+
+    def _quota(self, open_: Ints) -> int:
+        """How many of the open positions this step must commit, to be done in time."""
+        return -(-len(open_) // self._steps_left)
+
+    def _choose(self, posterior: CanvasPosterior, looked_at: Ints, canvas: Ints) -> Ints:
+        """Masked positions to commit now; confidence is worked out no further than looked at."""
         options = self.options
         masked = np.flatnonzero(canvas == MASKED)
         open_ = masked[masked <= posterior.end]
         if not len(open_):
             return masked
-        if has_gap(confidence[open_], options.early_gap):
+        confidence = posterior.confidence_at(looked_at)
+        self._follow_proposal(posterior, looked_at, confidence)
+        gap = options.early_gap
+        if has_gap(confidence, gap) and has_gap(posterior.confidence_at(open_), gap):
             return open_
-        steps_left = max(1, options.max_steps - len(self.trace))
-        quota = -(-len(open_) // steps_left)
-        near = open_
-        if options.window is not None and steps_left > 1:
-            near = open_[open_ < open_[0] + max(options.window, quota)]
+        order = np.arange(len(looked_at))
         if not options.left_first:
-            near = near[np.argsort(-confidence[near], kind="stable")]
+            order = np.argsort(-confidence, kind="stable")
+        near = looked_at[order]
         beliefs = Beliefs(
-            confidence[near],
+            confidence[order],
             self._num_stable[near],
             self._shift[near],
-            lambda: posterior.entropy[near],
+            lambda: posterior.entropy_at(near),
         )
-        return np.sort(near[: max(quota, options.policy.count(beliefs))])
+        count = max(self._quota(open_), options.policy.count(beliefs))
+        return np.sort(near[:count])
 
     def _settle(self) -> None:
         """Commit what must follow the text that stands without a gap."""

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from agentloop.cli_mcp import mcp_app
+from agentloop.cli_runs import runs_app
 
 Effort = Literal["instant", "low", "medium", "high"]
 
@@ -25,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(mcp_app)
+app.add_typer(runs_app)
 
 ModelOption = Annotated[
     str,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import networkx as nx  # type: ignore[import-untyped]  # its types are a package of their own
 
 from agentloop.definition import Definition
-from agentloop.events import Event
+from agentloop.run_view import RunView
 from agentloop.steps import BothStep, EachStep, SubGraph, step_name
 
 
@@ -63,44 +62,49 @@ class _Names:
         return self._given[name]
 
 
-def _shape(name: str, step: object, took: str) -> str:
-    """The Mermaid shape of a step, without its identifier."""
+def label_of(name: str, step: object) -> str:
+    """What a step is called in a picture."""
     if isinstance(step, EachStep):
         limit = f", limit {step.limit}" if step.limit is not None else ""
         body = " → ".join(step_name(inner) for inner in step.body)
-        return f"[[{_quoted(f'{body} for each of {step.over}{limit}{took}')}]]"
+        return f"{body} for each of {step.over}{limit}"
     if isinstance(step, BothStep):
         bodies = [" → ".join(step_name(inner) for inner in body) for body in step.branches]
-        return f"[[{_quoted(' ∥ '.join(bodies) + took)}]]"
-    if kind_of(step) == "graph":
-        return f"[/{_quoted(name + took)}/]"
-    return f"[{_quoted(name + took)}]"
+        return " ∥ ".join(bodies)
+    return name
 
 
-def _took(name: str, events: Iterable[Event]) -> str:
-    """How often a step's nodes ran in a run, and how long in all, as the end of a label."""
+def _shape(name: str, step: object, took: str) -> str:
+    """The Mermaid shape of a step, without its identifier."""
+    text = _quoted(label_of(name, step) + (f" · {took}" if took else ""))
+    kind = kind_of(step)
+    return f"[/{text}/]" if kind == "graph" else f"[{text}]" if kind == "node" else f"[[{text}]]"
+
+
+def took_of(name: str, run: RunView | None) -> str:
+    """How often a step's nodes ran in a run, and how long in all; `""` if they did not."""
+    if run is None:
+        return ""
     own = re.compile(rf"{re.escape(name)}(#\d+)?([\[/].*)?")
-    started: dict[str, float] = {}
-    num, total_s = 0, 0.0
-    for event in events:
-        if event.kind == "node.start" and own.fullmatch(event.path):
-            started[event.path] = event.at_s
-        elif event.kind == "node.end" and event.path in started:
-            num, total_s = num + 1, total_s + event.at_s - started[event.path]
-    return f" · {num}x, {total_s * 1000:.1f} ms" if num else ""
+    times = [
+        step.took_s
+        for step in run.steps.values()
+        if step.status == "done" and own.fullmatch(step.path)
+    ]
+    return f"{len(times)}x, {sum(times) * 1000:.1f} ms" if times else ""
 
 
-def as_mermaid(definition: Definition, events: Sequence[Event] = ()) -> str:
+def as_mermaid(definition: Definition, run: RunView | None = None) -> str:
     """The graph as a Mermaid flowchart, for Markdown and web pages.
 
     Args:
         definition: The graph.
-        events: Those of a run, to show how often each step ran and how long.
+        run: A run, to show how often each step ran and how long.
     """
     names = _Names()
     lines = ["flowchart TD", f"  {names['START']}((START))"]
     for name, step in definition.steps.items():
-        lines.append(f"  {names[name]}{_shape(name, step, _took(name, events))}")
+        lines.append(f"  {names[name]}{_shape(name, step, took_of(name, run))}")
     lines.append(f"  {names['END']}((END))")
     for source, target, label in definition.arrows():
         route = definition.routes.get(source)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
@@ -17,6 +17,7 @@ from agentloop.errors import GraphBuildError
 from agentloop.flow import Flow, compile_flow
 from agentloop.many import MapResult, Report, execute_all, reporting
 from agentloop.rules import check_rules
+from agentloop.run_view import RunView, view_result
 from agentloop.runs import (
     MapOptions,
     Options,
@@ -41,6 +42,7 @@ from agentloop.steps import (
     step_name,
 )
 from agentloop.stream import EventStream
+from agentloop.svg import as_svg
 
 if TYPE_CHECKING:
     from networkx import DiGraph  # type: ignore[import-untyped]  # as in agentloop.drawing
@@ -255,9 +257,21 @@ class Graph(SubGraph, Generic[S]):
         """The graph as a networkx directed graph, a copy. See `agentloop.drawing.as_networkx`."""
         return as_networkx(self._definition)
 
-    def mermaid(self, result: RunResult[S] | None = None) -> str:
+    def mermaid(self, result: RunResult[S] | RunView | None = None) -> str:
         """The graph as a Mermaid flowchart; with a result, how often each step ran and how long."""
-        return as_mermaid(self._definition, result.events if result is not None else ())
+        return as_mermaid(self._definition, _view(result))
+
+    def svg(self, result: RunResult[S] | RunView | None = None) -> str:
+        """The graph as a picture in SVG that needs nothing else; a result is drawn over it."""
+        return as_svg(self._definition, _view(result))
+
+    def report(self, result: RunResult[S] | RunView) -> str:
+        """A run as one HTML page that needs nothing else: timeline, writes, calls, drafts."""
+        from agentloop.report import report_page  # few programs make pages
+
+        view = _view(result)
+        assert view is not None
+        return report_page(view, self)
 
     async def run(
         self, state: S | None = None, *, run: str | None = None, **options: Unpack[RunOptions]
@@ -341,3 +355,7 @@ class Graph(SubGraph, Generic[S]):
         Takes what `run` takes. The stream ends with the run, and raises what the run raises.
         """
         return EventStream(self.flow, state, self._options(options), run)
+
+
+def _view(result: RunResult[Any] | RunView | None) -> RunView | None:
+    return view_result(result) if isinstance(result, RunResult) else result

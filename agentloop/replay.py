@@ -8,13 +8,14 @@ from agentloop.stores import MemoryStore, Row, Store
 
 async def _copy(rows: list[Row], store: Store, run: str) -> None:
     log = await store.open(run)
+    status = log.status if log.rows else "running"
     try:
         if log.rows:
             raise JournalError(f"run {run!r} is there already; choose another name")
         for row in rows:
             log.append(row)
     finally:
-        await log.close("running")
+        await log.close(status)
 
 
 async def fork(store: Store, run: str, new_run: str, *, before: str) -> None:
@@ -39,7 +40,8 @@ async def fork(store: Store, run: str, new_run: str, *, before: str) -> None:
     if not found:
         paths = ", ".join(dict.fromkeys(row.path for row in rows if row.kind == "patch"))
         raise JournalError(f"run {run!r} has no step {before!r}; it has {paths}")
-    await _copy([row for row in rows[: found[0]] if row.kind != "end"], store, new_run)
+    kept = [row for row in rows[: found[0]] if row.kind not in ("end", "error", "trace")]
+    await _copy(kept, store, new_run)
 
 
 async def cassette(store: Store, run: str) -> MemoryStore:

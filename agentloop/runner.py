@@ -118,7 +118,7 @@ class Run:
 
     def _when(self, started: float, now: float) -> tuple[float, float]:
         """When something began, in seconds since 1970, and how many seconds it took."""
-        return round(self._began_s + started - self._started, 3), round(now - started, 6)
+        return round(self._began_s + started - self._started, 4), round(now - started, 6)
 
     async def call(self, place: Here, path: str, call: Call[T]) -> T:
         """Make a call inside a node, or give what it gave. The one place where calls pass."""

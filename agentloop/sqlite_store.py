@@ -17,24 +17,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from agentloop.errors import JournalError, RunBusyError
+from agentloop.sqlite_rows import connect, find_run, read_rows, run_infos, span_of
 from agentloop.stores import Row, RunInfo, RunLog, checked_name, checked_row
 
 T = TypeVar("T")
-FORMAT = 1
 _GROUP = 1000  # most rows of one transaction
-_SHIFT = 32  # a row's id is its run's number, shifted, plus its own: no second index is needed
-_SCHEMA = """
-create table if not exists run (
-    id integer primary key autoincrement, name text not null unique, status text not null,
-    updated real not null, writer integer not null, process text not null);
-create table if not exists row (
-    id integer primary key, path text not null, kind text not null, data blob not null);
-"""
 
 
 class _Append(NamedTuple):
@@ -103,23 +96,36 @@ class SQLiteStore:
 
     def runs(self) -> list[RunInfo]:
         """All runs, the one that changed last first."""
-        return self._ask(_run_infos).result()
+        return self._ask(run_infos).result()
 
     def rows(self, run: str) -> list[Row]:
         """The rows of a run."""
-        return self._ask(lambda db: _rows(db, run, _find(db, run)[0])[0]).result()
+        return self._ask(lambda db: read_rows(db, run, find_run(db, run)[0])[0]).result()
 
     def delete(self, run: str) -> None:
         """Forget a run; its space in the file goes to later ones."""
 
         def work(db: sqlite3.Connection) -> None:
-            number, process = _find(db, run)
+            number, process = find_run(db, run)
             if process and self._is_alive(process):
                 raise RunBusyError(f"run {run!r} is being written; delete it when it is not")
-            db.execute("delete from row where id between ? and ?", _span(number))
+            db.execute("delete from row where id between ? and ?", span_of(number))
             db.execute("delete from run where id = ?", (number,))
 
         self._ask(work).result()
+
+    def compact(self) -> None:
+        """Close the file and give the space of forgotten runs back to the disk.
+
+        Raises:
+            JournalError: Another process is writing.
+        """
+        self.close()
+        try:
+            with closing(sqlite3.connect(self.path, timeout=30)) as db:
+                db.execute("vacuum")
+        except sqlite3.Error as error:
+            raise JournalError(f"{self.path} could not be made smaller now: {error}") from error
 
     def close(self) -> None:
         """Commit what is there and close the file."""
@@ -146,7 +152,7 @@ class SQLiteStore:
 
     def _work(self, opened: Future[None]) -> None:
         try:
-            db = _connect(self.path)
+            db = connect(self.path)
         except (sqlite3.Error, OSError, JournalError) as error:
             opened.set_exception(
                 error
@@ -222,7 +228,7 @@ class SQLiteStore:
             "values (?, 'running', ?, 0, '')",
             (run, now),
         )
-        number, process = _find(db, run)
+        number, process = find_run(db, run)
         if process and self._is_alive(process):
             raise RunBusyError(
                 f"run {run!r} is being written by process {process.split()[0]}; wait for it, or "
@@ -235,7 +241,7 @@ class SQLiteStore:
             "where id = ?",
             (now, self._process, number),
         )
-        rows, last = _rows(db, run, number)
+        rows, last = read_rows(db, run, number)
         return _SQLiteLog(self, run, number, writer + 1, status, rows, last + 1)
 
     def _give_up(self, claim: Future[_SQLiteLog]) -> None:
@@ -311,71 +317,6 @@ def _outcome(job: _Job, db: sqlite3.Connection) -> Any:
         raise
     except Exception as error:  # the caller's; the writing thread has others to serve
         return error
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(path, isolation_level=None, timeout=30)
-    db.execute("pragma journal_mode = wal")
-    db.execute("pragma synchronous = full")
-    (found,) = db.execute("pragma user_version").fetchone()
-    tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
-    if found not in (0, FORMAT) or (found == 0 and tables - {"run", "row", "sqlite_sequence"}):
-        db.close()
-        raise JournalError(
-            f"{path} is not a journal of this version (found format {found}, expected {FORMAT}); "
-            "use another file"
-        )
-    db.executescript(_SCHEMA)
-    db.execute(f"pragma user_version = {FORMAT}")
-    return db
-
-
-def _find(db: sqlite3.Connection, run: str) -> tuple[int, str]:
-    """The number of a run and the process that writes it."""
-    found = db.execute("select id, process from run where name = ?", (run,)).fetchone()
-    if found is None:
-        names = [name for (name,) in db.execute("select name from run order by id desc limit 10")]
-        raise JournalError(f"there is no run {run!r}; the latest are {names}")
-    number, process = found
-    return number, process
-
-
-def _rows(db: sqlite3.Connection, run: str, number: int) -> tuple[list[Row], int]:
-    """The rows of a run, and the id of the last.
-
-    Raises:
-        JournalError: One is none that this package has written.
-    """
-    query = "select id, path, kind, data from row where id between ? and ? order by id"
-    rows: list[Row] = []
-    last = (number << _SHIFT) - 1
-    try:
-        for row_id, path, kind, data in db.execute(query, _span(number)):
-            last = row_id
-            if not (type(path) is str and type(kind) is str and type(data) is bytes):
-                types = ", ".join(type(value).__name__ for value in (path, kind, data))
-                raise JournalError(
-                    f"run {run!r} has a damaged row, number {len(rows)}: expected path, kind and "
-                    f"data as str, str, bytes, got {types}; fork the run before it"
-                )
-            rows.append(Row(path, kind, data))
-    except sqlite3.Error as error:  # text that is none, a damaged page
-        raise JournalError(f"run {run!r} has a damaged row, number {len(rows)}: {error}") from error
-    return rows, last
-
-
-def _span(run: int) -> tuple[int, int]:
-    """The first and the last id that rows of a run can have."""
-    return run << _SHIFT, ((run + 1) << _SHIFT) - 1
-
-
-def _run_infos(db: sqlite3.Connection) -> list[RunInfo]:
-    query = (
-        f"select name, status, (select count(*) from row where row.id between run.id << {_SHIFT} "
-        f"and ((run.id + 1) << {_SHIFT}) - 1), updated from run order by updated desc, id desc"
-    )
-    return [RunInfo(*found) for found in db.execute(query)]
 
 
 _stores: dict[Path, SQLiteStore] = {}

@@ -72,6 +72,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     found = Server(folder)
     yield found
     found.close()
+    print(f"{found.num_jobs:,} processes, {found.num_kills:,} of them killed")
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()

@@ -1,14 +1,9 @@
-"""The JSON-Schema-Test-Suite, judged by the automaton itself; results may only improve.
-
-The suite's lines in tests/data are MIT-licensed, Copyright (c) 2012 Julian Berman.
-"""
+"""The JSON-Schema-Test-Suite, judged by the automaton itself; results may only improve."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +12,8 @@ from agentloop.errors import UnsupportedSchemaError
 from agentloop.model.constraint import CompileOptions, Dfa, EmptyConstraintError, JsonSchema
 from agentloop.model.constraint.json_types import is_list, is_object
 from agentloop.model.constraint.options import Formats
+from tests.model.constraint.suite import SUITE, groups
 
-SUITE = Path(__file__).resolve().parents[2] / "data" / "json_schema_suite"
 BASELINE: dict[str, dict[str, int]] = json.loads((SUITE / "baseline.json").read_text())
 
 
@@ -42,8 +37,7 @@ def verdicts(name: str) -> Counter[str]:
     """How often the automaton agrees with a file of the suite."""
     found: Counter[str] = Counter()
     formats: Formats = "assert" if name.endswith("optional") else "annotate"
-    for line in gzip.decompress((SUITE / f"{name}.jsonl.gz").read_bytes()).splitlines():
-        group = json.loads(line)
+    for group in groups(name):
         try:
             schema = JsonSchema(group["schema"], formats=formats)
             dfa = automaton(schema, max(depth(test["data"]) for test in group["tests"]))

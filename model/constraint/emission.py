@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from agentloop.errors import UnsupportedSchemaError
 from agentloop.model.constraint.array_emission import ArrayEmission
 from agentloop.model.constraint.characters import StateBudgetError
 from agentloop.model.constraint.dfa import Dfa
@@ -25,7 +26,7 @@ from agentloop.model.constraint.machine import Asked, Machine, Outcome
 from agentloop.model.constraint.object_emission import ObjectEmission
 from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Piece
-from agentloop.model.constraint.scalars import bounded, scalar_piece
+from agentloop.model.constraint.scalars import OpaqueTextError, bounded, scalar_piece
 from agentloop.model.constraint.spelling import QUOTE
 from agentloop.model.constraint.work import Work, current_work
 
@@ -110,6 +111,9 @@ class Emitter:
             try:
                 with self._work.at(_pointer_of(asked)):
                     self._pieces[key] = self._build(asked, depth)
+            except OpaqueTextError as error:
+                pointer = next(filter(None, map(_pointer_of, reversed(self._open))), "")
+                raise UnsupportedSchemaError(pointer, "", str(error)) from None
             except StateBudgetError as error:
                 error.locate(self._blamed(error, asked))
                 raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, get_args
 
@@ -20,6 +20,7 @@ from agentloop.model.constraint.character_wording import listed
 from agentloop.model.constraint.constraint import TextConstraint
 from agentloop.model.constraint.expression import Expr, Kind
 from agentloop.model.constraint.fragment import Builder, Fragment, exit_of
+from agentloop.model.constraint.scalar_assertions import Length
 from agentloop.model.constraint.scalars import OpaqueText
 from agentloop.model.constraint.spelling import QUOTE, escape
 from agentloop.model.constraint.suffix_automaton import SuffixAutomaton
@@ -118,6 +119,15 @@ class QuotedText(OpaqueText):
     @override
     def spelt(self, *, in_json: bool) -> Fragment:
         return _content(self, in_json)
+
+    @override
+    def with_length(self, length: Length) -> QuotedText:
+        bounds = [hi for hi in (self.max_length, length.hi) if hi is not None]
+        return replace(
+            self,
+            min_length=max(self.min_length, length.lo),
+            max_length=min(bounds, default=None),
+        )
 
     @property
     @override

@@ -12,7 +12,7 @@ from agentloop.model.constraint.character_wording import (
     quoted,
 )
 from agentloop.model.constraint.expression import Expr
-from agentloop.model.constraint.scalars import OpaqueText, automaton_of, finite_words
+from agentloop.model.constraint.scalars import automaton_of, finite_words, opaque_text
 from agentloop.model.constraint.wording import fitting
 
 END_OF_TEXT = "the end of the text"
@@ -87,9 +87,10 @@ def continuation(expr: Expr, text: str) -> tuple[int, tuple[str, ...]]:
     words = finite_words(expr)
     if words is not None:
         return _among_words(fitting(expr, words), text)
-    if isinstance(expr, OpaqueText):
-        return expr.continuation(text)
     try:
+        opaque = opaque_text(expr)
+        if opaque is not None:
+            return opaque.continuation(text)
         dfa = automaton_of(expr)
     except ConstraintError:  # too large to be put together for the sake of a message
         return 0, ()

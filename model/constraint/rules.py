@@ -29,6 +29,7 @@ from agentloop.model.constraint.expression import (
 )
 from agentloop.model.constraint.finite import finite_values
 from agentloop.model.constraint.formats import FORMATS
+from agentloop.model.constraint.given_rules import GIVEN_RULES
 from agentloop.model.constraint.json_types import is_list
 from agentloop.model.constraint.literals import OBJECT, TYPES, equal_to, one_of_values
 from agentloop.model.constraint.numerals import MAX_REMAINDERS, Bounds, multiples
@@ -381,6 +382,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("oneOf",), one_of),
     Rule(("not",), not_),
     Rule(("if", "then", "else"), if_then_else, first_draft=7),
+    *GIVEN_RULES,
 )
 
 ASSERTING = frozenset(keyword for rule in RULES for keyword in rule.keywords)

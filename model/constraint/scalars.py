@@ -56,6 +56,17 @@ MAX_WORDS_STATES = 1_000_000
 QUOTE = b'"'
 
 
+ALONE = (
+    "a Quote stands alone for its value: it cannot be told apart from other options for the same"
+    " string, nor be one of several objects that differ only inside it; use one Quote over all"
+    " texts, Nullable(Quote(...)), or give the options a first field that differs"
+)
+
+
+class OpaqueTextError(ConstraintError):
+    """A text without an algebra was combined with other assertions."""
+
+
 @dataclass(frozen=True, eq=False)
 class OpaqueText(ScalarAtom):
     """An assertion about strings that comes with its own bytes and has no algebra."""
@@ -63,6 +74,10 @@ class OpaqueText(ScalarAtom):
     def spelt(self, *, in_json: bool) -> Fragment:
         """The bytes of the text, or of a JSON string's content and closing quote; one exit."""
         raise NotImplementedError
+
+    def with_length(self, length: Length) -> OpaqueText:
+        """The same texts within bounds on their length, where it can be said by itself."""
+        raise OpaqueTextError(ALONE)
 
     @property
     def wording(self) -> str:
@@ -78,14 +93,9 @@ class OpaqueText(ScalarAtom):
         """Refused: what a Quote holds is too large to be combined character by character.
 
         Raises:
-            ConstraintError: Always.
+            OpaqueTextError: Always.
         """
-        raise ConstraintError(
-            "a Quote stands alone for its value: it cannot be told apart from other options for "
-            "the same string, nor be one of several objects that differ only inside it; use one "
-            "Quote over all texts, Nullable(Quote(...)), or give the options a first field that "
-            "differs"
-        )
+        raise OpaqueTextError(ALONE)
 
 
 def bounded(asked: Asked, options: CompileOptions) -> Asked:
@@ -155,13 +165,25 @@ def scalar_piece(asked: Asked, kind: Kind) -> Piece | None:
         StateBudgetError: The expressions together need too many states.
         ConstraintError: An opaque text is combined with other assertions.
     """
-    opaque = [part for part in conjuncts(asked.must) if isinstance(part, OpaqueText)]
-    if opaque and asked == Asked(opaque[0]):
-        return Piece(opaque[0].spelt(in_json=True), ((),))
+    opaque = opaque_text(asked.must) if not asked.goals else None
+    if opaque is not None:
+        return Piece(opaque.spelt(in_json=True), ((),))
     words = finite_words(asked.must)
     if words is not None:
         return _word_piece(asked, kind, words)
     return _automaton_piece(asked, kind)
+
+
+def opaque_text(expr: Expr) -> OpaqueText | None:
+    """The one opaque text that an expression is, with bounds on its length worked in."""
+    first, *others = sorted(conjuncts(expr), key=lambda part: not isinstance(part, OpaqueText))
+    if not isinstance(first, OpaqueText):
+        return None
+    for part in others:
+        if not isinstance(part, Length):
+            return None
+        first = first.with_length(part)
+    return first
 
 
 def _holds_for(text: str, leaf: Expr) -> bool:
@@ -249,8 +271,9 @@ def _label_if(test: Callable[[Iterable[bool]], bool]) -> Callable[[Iterable[bool
 def text_fragment(expr: Expr, options: CompileOptions) -> Fragment | None:
     """The plain bytes of the texts for which an expression about strings holds."""
     expr = bounded(Asked(expr), options).must
-    if isinstance(expr, OpaqueText):
-        return expr.spelt(in_json=False)
+    opaque = opaque_text(expr)
+    if opaque is not None:
+        return opaque.spelt(in_json=False)
     words = finite_words(expr)
     if words is not None:
         kept = [w for w in words if _is_encodable(w) and holds(expr, partial(_holds_for, w))]

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from agentloop.errors import UnsupportedSchemaError
 from agentloop.model.constraint.expression import FALSE, TRUE, Expr, Reference, conjunction
+from agentloop.model.constraint.given import NOTHING_GIVEN, Given
 from agentloop.model.constraint.json_types import is_list, is_object
 from agentloop.model.constraint.options import Formats
 from agentloop.model.constraint.references import Location, ReferenceTable, enter, subschemas
@@ -59,9 +60,12 @@ class Document:
         UnsupportedSchemaError: The document nests too deeply.
     """
 
-    def __init__(self, schema: Any, formats: Formats = "assert") -> None:
+    def __init__(
+        self, schema: Any, formats: Formats = "assert", given: Given = NOTHING_GIVEN
+    ) -> None:
         _check(schema)
         self.formats: Formats = formats
+        self.given = given
         self.table = ReferenceTable(schema)
         self.locations: list[Location] = []
         self._numbers: dict[tuple[str, int, str], int] = {}

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint.expression import Expr
+from agentloop.model.constraint.given import Given
 from agentloop.model.constraint.json_types import is_list, is_object
 from agentloop.model.constraint.numerals import to_decimal
 from agentloop.model.constraint.options import Formats
@@ -23,6 +24,11 @@ class SchemaDocument(Protocol):
     @property
     def formats(self) -> Formats:
         """Whether formats are requirements."""
+        ...
+
+    @property
+    def given(self) -> Given:
+        """What the schema may name."""
         ...
 
     def reference(self, location: Location) -> Expr:

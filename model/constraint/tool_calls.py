@@ -15,7 +15,8 @@ from agentloop.model.constraint.expression import (
     conjunction,
     disjunction,
 )
-from agentloop.model.constraint.json_schema import document_of, schema_text
+from agentloop.model.constraint.given import NOTHING_GIVEN, Given, schema_text
+from agentloop.model.constraint.json_schema import document_of
 from agentloop.model.constraint.object_assertions import Shape, required
 from agentloop.model.constraint.scalar_assertions import Words
 from agentloop.model.prompts import ToolSpec
@@ -66,8 +67,8 @@ class ToolCalls(JsonConstraint):
             )
         if not 0 <= self.min <= self.max:
             raise ConstraintError(f"ToolCalls needs 0 <= min <= max, got {min} and {self.max}")
-        self._texts = [schema_text(tool["parameters"]) for tool in self.tools]
-        calls = disjunction(*map(_call, names, self._texts))
+        self._schemas = [schema_text(tool["parameters"], {}) for tool in self.tools]
+        calls = disjunction(*map(_call, names, self._schemas))
         self._expression = conjunction(
             KindIs(frozenset({"array"})), num_items(self.min, self.max), Elements((), calls)
         )
@@ -82,14 +83,17 @@ class ToolCalls(JsonConstraint):
 
     def description(self) -> list[Any]:
         """What the constraint is, as JSON."""
-        tools = [[t["name"], text] for t, text in zip(self.tools, self._texts, strict=True)]
+        tools = [
+            [tool["name"], text, *([] if given is NOTHING_GIVEN else [given.description()])]
+            for tool, (text, given) in zip(self.tools, self._schemas, strict=True)
+        ]
         return ["ToolCalls", tools, self.min, self.max]
 
 
-def _call(name: str, schema: str) -> Expr:
+def _call(name: str, schema: tuple[str, Given]) -> Expr:
     """The expression of one call of one tool."""
     try:
-        arguments = document_of(schema, "assert").root
+        arguments = document_of(*schema).root
     except UnsupportedSchemaError as error:
         raise UnsupportedSchemaError(
             f"/{name}{error.pointer}", error.keyword, error.reason

@@ -62,6 +62,11 @@ class CallKeeper(Protocol):
         """The model given to the run."""
         ...
 
+    @property
+    def wants_drafts(self) -> bool:
+        """Whether models are to tell the drafts of their answers."""
+        ...
+
     def emit(self, path: str, kind: str, data: object) -> None:
         """Add an event."""
         ...

@@ -24,8 +24,8 @@ class Event(NamedTuple):
             `""` for the run itself.
         kind: What: `run.start`, `run.end`, `run.error`, `node.start`, `node.end`, `node.error`,
             `node.retry`, `node.replay`, `skip`, `route`, `limit`, `call.start`,
-            `call.end`, `call.error`, `call.replay`, `ask`, `answer`, `run.waiting`, or
-            whatever a node emits.
+            `call.end`, `call.error`, `call.replay`, `draft`, `ask`, `answer`, `run.waiting`,
+            or whatever a node emits.
         data: The patch of `node.end`, the target of `route`, the error of `*.error`, ...
         at_s: Seconds since the run started.
     """

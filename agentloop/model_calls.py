@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, cast, overload
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
-from agentloop.context import Call, CallKeeper, here, make_call
+from agentloop.context import Call, CallKeeper, Here, here, make_call
 from agentloop.drafts import shorten
 from agentloop.errors import GraphError
 from agentloop.json_data import inlined
@@ -138,6 +138,9 @@ async def generate(
 
     def make() -> Awaitable[Generation]:
         asked: Any = model or current_model()  # which options it knows is its own affair
+        place = here.get()
+        if place is not None and place.run.wants_drafts and hasattr(asked, "start"):
+            return _drafted(asked.start(messages, constraint=constraint, **options), place)
         return cast(
             "Awaitable[Generation]", asked.generate(messages, constraint=constraint, **options)
         )
@@ -151,6 +154,17 @@ async def generate(
         decode=lambda data: _decode(data, constraint),
     )
     return await make_call(call)
+
+
+async def _drafted(handle: Any, place: Here) -> Generation:
+    """Wait for an answer, and tell the run of every draft of it."""
+    try:
+        async for draft in handle.drafts():
+            told = {"step": draft.step, "text": draft.text(), "p_valid": draft.p_valid}
+            place.run.emit(place.path, "draft", told)
+        return cast(Generation, await handle)
+    finally:
+        handle.cancel()
 
 
 _DEFAULTS: dict[str, Any] = {

@@ -12,6 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from agentloop.json_data import as_object
 from agentloop.run_view import CallView, RunView, StepView
 
 if TYPE_CHECKING:
@@ -216,9 +217,9 @@ def _states(view: RunView) -> Iterator[str]:
 
 
 def _fields(values: Any) -> str:
-    if not isinstance(values, dict):
+    known = as_object(values)
+    if known is None:
         return _pre(values)
-    known: dict[str, Any] = values
     rows = "".join(
         f"<dt><code>{escape(str(name))}</code></dt><dd>{_pre(value)}</dd>"
         for name, value in known.items()

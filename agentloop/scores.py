@@ -216,6 +216,24 @@ def _answer_scores(
     return float(exact), max(answer_f1(answer, g) for g in golds)
 
 
+def choice_scores(predictions: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
+    """Scores of choices; `choices` of a row are the texts that were offered.
+
+    Returns:
+        valid: share that is one of the offered texts.
+        exact: share equal to `answer`.
+
+    Raises:
+        ValueError: if there is not one prediction for every row.
+    """
+    _check_lengths(predictions, rows)
+    pairs = list(zip(predictions, rows, strict=True))
+    return {
+        "valid": share(p in row["choices"] for p, row in pairs),
+        "exact": share(p == row["answer"] for p, row in pairs),
+    }
+
+
 def answer_scores(predictions: Sequence[str], golds: Sequence[str]) -> dict[str, float]:
     """Scores of answers of any kind against gold texts: of calls, of other JSON, of plain text.
 

@@ -1,9 +1,12 @@
-"""Score a model on the held-out calls and reading questions, decoded under their constraints.
+"""Score a model on held-out sets, decoded under their constraints.
 
     python -m recipes.default_model.evaluate                      # the shipped weights
     python -m recipes.default_model.evaluate --weights training/export --limit 50 --show 8
+    python -m recipes.default_model.evaluate --sets training/eval/snips.jsonl
 
-Prints a table and writes the predictions and scores as JSON beside the data.
+Without `--sets` it scores the held-out calls and reading questions that prepare.py wrote; the
+public sets are written by evaluation_sets.py. Prints a table, and writes the predictions and scores
+as JSON beside the data.
 """
 
 from __future__ import annotations
@@ -22,18 +25,24 @@ from rich.table import Table
 
 from agentloop.cited_answer import CitedAnswer
 from agentloop.model.call_options import ParsedConstraint
-from agentloop.model.constraint import ToolCalls
+from agentloop.model.constraint import Choice, ToolCalls
 from agentloop.model.constraint.quote import split
 from agentloop.model.default_weights import FOLDER, load_default
 from agentloop.model.generation import Generation
 from agentloop.model.lm import DiffusionLM
 from agentloop.model.sampler import EFFORTS, Effort
-from agentloop.scores import call_scores, reading_scores
+from agentloop.scores import call_scores, choice_scores, reading_scores
+from recipes.default_model.bfcl_rules import bfcl_scores
 
 CONSOLE = Console()
 Row = dict[str, Any]
-SCORES = {"call": call_scores, "reading": reading_scores}
-MAX_TOKENS = {"call": 96, "reading": 128}
+SCORES = {
+    "call": call_scores,
+    "reading": reading_scores,
+    "choice": choice_scores,
+    "bfcl": bfcl_scores,
+}
+MAX_TOKENS = {"call": 96, "reading": 128, "choice": 32, "bfcl": 128}
 
 
 def arguments() -> argparse.Namespace:
@@ -42,6 +51,7 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--data", type=Path, default=Path("training/data"))
+    parser.add_argument("--sets", type=Path, nargs="+", help="files of evaluation_sets.py")
     parser.add_argument("--weights", type=Path, default=FOLDER)
     parser.add_argument("--limit", type=int, default=100, help="rows of each task")
     parser.add_argument("--effort", choices=list(EFFORTS), default="medium")
@@ -56,8 +66,10 @@ def arguments() -> argparse.Namespace:
 
 def constraint_of(row: Row) -> ParsedConstraint:
     """What the answer to a row must satisfy."""
-    if row["task"] == "call":
-        return ToolCalls(row["tools"], min=0, max=1)
+    if row["task"] in ("call", "bfcl"):
+        return ToolCalls(row["tools"], min=0, max=max(1, len(row.get("possible", []))))
+    if row["task"] == "choice":
+        return Choice(row["choices"])
     pieces = [piece for passage in row["passages"] for piece in split(passage, "sentences")]
     return CitedAnswer(text for is_sentence, text in pieces if is_sentence)
 
@@ -109,7 +121,7 @@ def main() -> None:
     reader, writer, tokenizer = load_default(CONSOLE.print, folder=options.weights)
     lm = DiffusionLM(reader, writer, tokenizer, name="default")
     report: dict[str, Any] = {"effort": options.effort, "limit": options.limit}
-    for path in sorted(options.data.glob("dev_*.jsonl")):
+    for path in options.sets or sorted(options.data.glob("dev_*.jsonl")):
         rows = read_rows(path, options.limit)
         began = time.perf_counter()
         answers = asyncio.run(predict(lm, rows, options.effort, options.batch_size))

@@ -16,6 +16,7 @@ from agentloop.scores import (
     answer_scores,
     call_scores,
     canonical_value,
+    choice_scores,
     normalised_answer,
     parse_calls,
     parse_reading,
@@ -162,3 +163,9 @@ def test_answers_of_any_kind_are_compared_as_values() -> None:
     assert answer_scores(['{"a":1.0,"b":2}', " so  it is"], ['{"b":2,"a":1}', "so it is"]) == {
         "exact": 1.0
     }
+
+
+def test_a_choice_is_right_or_not() -> None:
+    """Only an offered text is valid, only the gold one is right."""
+    row = {"choices": ["a", "b"], "answer": "a"}
+    assert choice_scores(["a", "b", "c", "a"], [row] * 4) == {"valid": 0.75, "exact": 0.5}

@@ -37,16 +37,17 @@ def _is_among(value: Any, accepted: Sequence[Any]) -> bool:
     return any(_is_same(value, item) for item in accepted)
 
 
-def _is_same(value: Any, accepted: Any) -> bool:
+def _is_same(value: object, accepted: object) -> bool:
     if isinstance(value, str) and isinstance(accepted, str):
         return _plain(value) == _plain(accepted)
     if isinstance(value, dict) and isinstance(accepted, dict):
         return _fits(cast(dict[str, Any], value), cast(dict[str, Any], accepted))
     if isinstance(value, list) and isinstance(accepted, list):
-        items, wanted = cast(list[Any], value), cast(list[Any], accepted)
+        items, wanted = cast(list[object], value), cast(list[object], accepted)
         return len(items) == len(wanted) and all(map(_is_same, items, wanted))
-    kinds = {type(value), type(accepted)}
-    return value == accepted and (len(kinds) == 1 or kinds == {int, float})
+    if isinstance(value, bool) or isinstance(accepted, bool):
+        return value is accepted
+    return value == accepted
 
 
 def _plain(text: str) -> str:

@@ -8,6 +8,7 @@ from agentloop.model.constraint.json_schema import JsonSchema
 from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.quote import Quote
 from agentloop.model.constraint.rejection import Rejection
+from agentloop.model.constraint.template import Template
 from agentloop.model.constraint.texts import Choice, Regex, Text
 from agentloop.model.constraint.tool_calls import ToolCall, ToolCalls
 
@@ -28,6 +29,7 @@ __all__ = [
     "Quote",
     "Regex",
     "Rejection",
+    "Template",
     "Text",
     "ToolCall",
     "ToolCalls",

@@ -100,7 +100,9 @@ def continuation(expr: Expr, text: str) -> tuple[int, tuple[str, ...]]:
 
 def _among_words(words: list[str], text: str) -> tuple[int, tuple[str, ...]]:
     shared = max((_num_shared(word, text) for word in words), default=0)
-    return shared, listed(word for word in words if word[:shared] == text[:shared])
+    begun = text[:shared]
+    ends = (END_OF_TEXT,) if begun in words else ()
+    return shared, (*listed(w for w in words if w.startswith(begun) and w != begun), *ends)
 
 
 def _num_shared(one: str, other: str) -> int:

@@ -27,6 +27,10 @@ class Chain(Protocol):
         """Probability (U,) that each class set crosses a position."""
         ...
 
+    def per_weight(self, position: int, pairs: NDArray[np.int32]) -> Floats:
+        """Probability (n,) that each of some pairs crosses a position, over its positive weight."""
+        ...
+
     def p_exit(self, position: int) -> Floats:
         """Probability (S,) that the text ends at a position, from each state."""
         ...

@@ -19,6 +19,7 @@ from agentloop.model.constraint.segments import ragged, sum_by_place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_FEW = 512  # a stretch of so many states is not worth picking from
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +29,14 @@ class Crossing:
     Attributes:
         pairs: The pairs (m,), a stretch of them or their numbers.
         p_pairs: (m,) float64, probability of each.
+        states: The states (n,) they leave, a stretch or their numbers.
+        per_weight: (n,) float64, probability of the pairs of each state over their weight.
     """
 
     pairs: slice | Ints
     p_pairs: Floats
+    states: slice | Ints
+    per_weight: Floats
 
 
 class Forward:
@@ -80,6 +85,15 @@ class Forward:
         sets = automaton.pair_set[crossing.pairs]
         return sum_by_place(sets, crossing.p_pairs, automaton.num_sets)
 
+    def per_weight(self, position: int, pairs: NDArray[np.int32]) -> Floats:
+        """Probability (n,) that each of some pairs crosses a position, over its positive weight."""
+        self._follow(position + 1)
+        crossing, automaton = self._crossings[position], self._automaton
+        per_weight = np.zeros(automaton.num_states)
+        per_weight[crossing.states] = crossing.per_weight
+        live = self._liveness.at(position + 1)[automaton.pair_target[pairs]]
+        return per_weight[automaton.pair_source[pairs]] * live
+
     def p_exit(self, position: int) -> Floats:
         """Probability (S,) that the text ends at a position, from each state."""
         self._follow(position + 1)
@@ -114,21 +128,22 @@ class Forward:
     def _cross(self, position: int) -> Crossing:
         """Share what is believed of each state out among the pairs that may leave it."""
         automaton, p_states = self._automaton, self._p_states[position]
-        states = np.flatnonzero(p_states)
-        first, stop = int(states[0]), int(states[-1]) + 1
-        if 2 * len(states) > stop - first:
-            p_states, counts = p_states[first:stop], automaton.pair_counts[first:stop]
-            starts = automaton.pair_offsets[first:stop] - automaton.pair_offsets[first]
+        active = np.flatnonzero(p_states)
+        first, stop = int(active[0]), int(active[-1]) + 1
+        states: slice | Ints = active
+        if stop - first < max(2 * len(active), _FEW):
+            states = slice(first, stop)
             pairs: slice | Ints = slice(*automaton.pair_offsets[[first, stop]].tolist())
+            starts = automaton.pair_offsets[states] - automaton.pair_offsets[first]
         else:
-            p_states, counts = p_states[states], automaton.pair_counts[states]
-            starts = np.cumsum(counts) - counts
-            pairs, _ = ragged(automaton.pair_offsets[states], counts)
+            pairs, _ = ragged(automaton.pair_offsets[states], automaton.pair_counts[states])
+            starts = np.cumsum(automaton.pair_counts[states]) - automaton.pair_counts[states]
         weights = self._set_sums(position).take(automaton.pair_set[pairs])
         if self._liveness.restricts(position + 1):
             weights *= self._liveness.at(position + 1).take(automaton.pair_target[pairs])
+        per_weight = p_states[states]
         if self._is_local:
             norms = np.add.reduceat(weights, starts)
-            p_states = np.divide(p_states, norms, out=np.zeros_like(norms), where=norms > 0)
-        weights *= np.repeat(p_states, counts)
-        return Crossing(pairs, weights)
+            per_weight = np.divide(per_weight, norms, out=np.zeros_like(norms), where=norms > 0)
+        weights *= np.repeat(per_weight, automaton.pair_counts[states])
+        return Crossing(pairs, weights, states, per_weight)

@@ -125,6 +125,14 @@ class Lattice:
         flow = self._marginals[position].take(automaton.pair_source) * self.steps[position]
         return sum_by_place(automaton.pair_set, flow, automaton.num_sets)
 
+    def per_weight(self, position: int, pairs: Ints) -> Floats:
+        """Probability (n,) that each of some pairs crosses a position, over its positive weight."""
+        automaton = self.automaton
+        sources = automaton.pair_source[pairs]
+        flow: Floats = self._marginals[position, sources] * self.steps[position, pairs]
+        weights: Floats = self.set_sums[position, automaton.pair_set[pairs]]
+        return flow / weights
+
     def p_exit(self, position: int) -> Floats:
         """Probability (S,) that the text ends at a position, from each state."""
         automaton = self.automaton

@@ -6,8 +6,6 @@ needs fit the positions that are left. Only before it are states followed backwa
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,29 +55,24 @@ class Liveness:
 def _before(automaton: TokenAutomaton, token: int, live: Bools) -> Bools:
     """The states from which a token, or any token where it is masked, leads to a live state."""
     if token != MASKED:
-        sets = _sets_of(automaton, int(automaton.token_class[token]))
-        pairs = _listed(*automaton.pairs_by_set, sets)
+        pairs = _pairs_of(automaton, int(automaton.token_class[token]))
         return _sources(automaton, pairs[live[automaton.pair_target[pairs]]])
     states = np.flatnonzero(live)
     if _SPARSE * len(states) < len(live):
-        return _sources(automaton, _listed(*automaton.pairs_by_target, states))
+        offsets, ways = automaton.pairs_by_target
+        at, _ = ragged(offsets[states], offsets[states + 1] - offsets[states])
+        return _sources(automaton, ways[at])
     onward = live.take(automaton.pair_target)
     before: Bools = np.logical_or.reduceat(onward, automaton.pair_offsets[:-1])
     return before
 
 
-def _sets_of(automaton: TokenAutomaton, token_class: int) -> Ints:
-    """The class sets of a committed token; those of the end of text may stand in the tail too."""
-    sets = automaton.sets_of(token_class)
+def _pairs_of(automaton: TokenAutomaton, token_class: int) -> Ints:
+    """The pairs that a committed token crosses; an end of text may stand in the tail too."""
+    pairs = automaton.pairs_of(token_class)
     if token_class == automaton.eos_class:
-        return np.append(sets, automaton.sets_of(automaton.tail_class))
-    return sets
-
-
-def _listed(offsets: Ints, values: Ints, wanted: NDArray[np.integer[Any]]) -> Ints:
-    """The values of some segments of a flat array."""
-    at, _ = ragged(offsets[wanted], offsets[wanted + 1] - offsets[wanted])
-    return values[at]
+        return np.append(pairs, automaton.pairs_of(automaton.tail_class))
+    return pairs
 
 
 def _sources(automaton: TokenAutomaton, pairs: Ints) -> Bools:

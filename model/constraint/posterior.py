@@ -105,7 +105,9 @@ class CanvasPosterior:
 
         At most 0, and `log_p_valid` at the right edge. Costs only what lies left of `position`.
         """
-        inner = min(max(position - self._window.first, 0), self._window.length)
+        inner = max(position - self._window.first, 0)
+        if inner >= self._window.length:
+            return self.log_p_valid
         self._weights.sums_until(inner)
         return self._beliefs.plain.log_p(inner)
 
@@ -137,10 +139,9 @@ class CanvasPosterior:
 
     def _p_class(self, inner: int, token_class: int) -> float:
         """Posterior of a class at a position of the window."""
-        sets = self.compiled.automaton.sets_of(token_class)
-        sums = self._weights.set_sums_until(inner + 1)[inner, sets]
-        per_weight = self._beliefs.chain.p_sets(inner)[sets] / np.where(sums > 0, sums, 1.0)
-        return float(per_weight.sum() * self._weights.sums_until(inner + 1)[inner, token_class])
+        pairs = self.compiled.automaton.pairs_of(token_class)
+        per_weight = self._beliefs.chain.per_weight(inner, pairs).sum()
+        return float(per_weight * self._weights.sums_until(inner + 1)[inner, token_class])
 
     @cached_property
     def class_marginals(self) -> Floats:

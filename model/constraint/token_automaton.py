@@ -128,10 +128,18 @@ class TokenAutomaton:
         return offsets_of(self.set_classes, self.num_classes + 1), self.set_owners[order]
 
     @cached_property
-    def pairs_by_set(self) -> tuple[Ints, Ints]:
-        """Offsets (U + 1,) and pairs (P,) int32: the pairs that each class set joins."""
+    def _pairs_by_set(self) -> tuple[Ints, Ints]:
         order = np.argsort(self.pair_set, kind="stable").astype(np.int32)
         return offsets_of(self.pair_set, self.num_sets), order
+
+    def pairs_of(self, token_class: int) -> Ints:
+        """The pairs that a class crosses, in no order."""
+        offsets, pairs = self._pairs_by_set
+        sets = self.sets_of(token_class)
+        if len(sets) == 1:
+            return pairs[offsets[sets[0]] : offsets[sets[0] + 1]]
+        at, _ = ragged(offsets[sets], offsets[sets + 1] - offsets[sets])
+        return pairs[at]
 
     @cached_property
     def pairs_by_target(self) -> tuple[Ints, Ints]:

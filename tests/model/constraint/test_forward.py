@@ -87,6 +87,9 @@ def test_following_agrees_with_summing(name: str, fill: str) -> None:
         assert_close(ours.p_states(i), reference.p_states(i))
         assert_close(ours.p_sets(i), reference.p_sets(i))
         assert_close(ours.p_exit(i), reference.p_exit(i))
+        weighed = weights.set_sums_until(i + 1)[i, automaton.pair_set] > 0
+        pairs = np.flatnonzero(weighed).astype(np.int32)
+        assert_close(ours.per_weight(i, pairs), reference.per_weight(i, pairs))
         state = int(ours.p_states(i).argmax())
         one, other = ours.leaving(i, state), reference.leaving(i, state)
         assert_close(one / one.sum(), other / other.sum())

@@ -113,16 +113,15 @@ def test_class_sets_of_pairs_cover_the_edges(dfa: Dfa) -> None:
     assert len(set(sets)) == len(sets) == lifted.num_sets
     edges = {(p, int(c)) for p in range(lifted.num_pairs) for c in lifted.classes_of(p)}
     assert len(edges) == lifted.num_edges
-    offsets, pairs = lifted.pairs_by_set
     for c in range(lifted.num_classes + 1):
-        crossed = [
-            p for u in lifted.sets_of(c) for p in pairs[offsets[u] : offsets[u + 1]].tolist()
+        assert sorted(lifted.pairs_of(c).tolist()) == sorted(p for p, k in edges if k == c)
+        assert [c in members for members in sets] == [
+            u in lifted.sets_of(c) for u in range(len(sets))
         ]
-        assert sorted(crossed) == sorted(p for p, k in edges if k == c)
         for u, members in enumerate(sets):
             held = lifted.has_class(np.array([u], np.int32), np.array([c], np.int32))
             assert held.tolist() == [c in members]
-    assert lifted.sets_of(-1).tolist() == []
+    assert lifted.sets_of(-1).tolist() == lifted.pairs_of(-1).tolist() == []
     offsets, pairs = lifted.pairs_by_target
     for state in range(lifted.num_states):
         assert set(lifted.pair_target[pairs[offsets[state] : offsets[state + 1]]]) <= {state}

@@ -18,6 +18,7 @@ from agentloop.errors import GraphError, LimitError, StateError
 from agentloop.events import Event, EventLog, Listener, TraceKeeper
 from agentloop.flow import Arc, Flow
 from agentloop.journal import Journal
+from agentloop.model.quiet import about_to_ask
 from agentloop.model_calls import Model
 from agentloop.runner import Run, Suspended
 from agentloop.spending import Limits
@@ -229,7 +230,8 @@ async def execute(
             return await _execute(flow, values, options, name or _next_name(), log, None)
         if name is None:
             raise GraphError("a recorded run needs a name to resume it by: g.run(..., run='name')")
-        run_log = await options.store.open(name)
+        with about_to_ask():  # so that runs which begin at once share their first batch
+            run_log = await options.store.open(name)
         status = run_log.status  # until this run has got somewhere
         try:
             journal = Journal(name, run_log)

@@ -2,17 +2,49 @@
 
 Quiet means: one tick passed in which nothing was added. Branches of a graph and runs side by side
 each reach their model call within a few ticks of each other, so their calls arrive as one batch,
-and a lone call waits for one tick and no timer.
+and a lone call waits for one tick and no timer. Who is about to ask, but has to wait for something
+first, says so with `about_to_ask`; the loop is not taken for quiet as long as there is somebody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+class _Askers(threading.local):
+    """Of each event loop's thread: how many are about to ask, and who waits for them."""
+
+    num = 0
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], object]] = []
+
+
+_askers = _Askers()
+
+
+@contextmanager
+def about_to_ask() -> Generator[None]:
+    """Within this block the caller waits for something short, after which it may well ask.
+
+    Not for a wait that depends on an answer of the model: that would never come.
+    """
+    _askers.num += 1
+    try:
+        yield
+    finally:
+        _askers.num -= 1
+        if not _askers.num:
+            waiting, _askers.waiting = _askers.waiting, []
+            for look in waiting:
+                look()
 
 
 class QuietLoop(Generic[T]):
@@ -33,6 +65,10 @@ class QuietLoop(Generic[T]):
     def _look(self, gathered: list[T], seen: int) -> None:
         if len(gathered) > seen:
             asyncio.get_running_loop().call_soon(self._look, gathered, len(gathered))
+            return
+        if _askers.num:  # not len(gathered): another tick has to pass once they are through
+            loop = asyncio.get_running_loop()
+            _askers.waiting.append(partial(loop.call_soon, self._look, gathered, 0))
             return
         self._local.gathered = None
         self._hand_over(gathered)

@@ -12,7 +12,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -68,7 +67,7 @@ class QuietLoop(Generic[T]):
             return
         if _askers.num:  # not len(gathered): another tick has to pass once they are through
             loop = asyncio.get_running_loop()
-            _askers.waiting.append(partial(loop.call_soon, self._look, gathered, 0))
+            _askers.waiting.append(lambda: loop.call_soon(self._look, gathered, 0))
             return
         self._local.gathered = None
         self._hand_over(gathered)

@@ -3,6 +3,7 @@
 from agentloop.model.constraint.composition import List, Nullable, Object, OneOf
 from agentloop.model.constraint.constraint import Constraint, EmptyConstraintError, JsonConstraint
 from agentloop.model.constraint.dfa import Dfa
+from agentloop.model.constraint.drawing import draw
 from agentloop.model.constraint.fields import CompiledField, FieldPosterior, compile_field
 from agentloop.model.constraint.json_schema import JsonSchema
 from agentloop.model.constraint.options import CompileOptions
@@ -34,4 +35,5 @@ __all__ = [
     "ToolCall",
     "ToolCalls",
     "compile_field",
+    "draw",
 ]

@@ -5,6 +5,7 @@ For messages only; nothing is decided here.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 
@@ -110,7 +111,7 @@ def characters(ranges: Sequence[tuple[int, int]]) -> tuple[str, ...]:
         >>> characters([(0x30, 0x39), (0x5F, 0x5F)])
         ('a digit', '"_"')
     """
-    left = list(ranges)
+    left = _with_surrogates(ranges)
     size = _size(left)
     if size == NUM_CODE_POINTS:
         return ("any character",)
@@ -133,6 +134,16 @@ def characters(ranges: Sequence[tuple[int, int]]) -> tuple[str, ...]:
             else f"one of {size:,} characters{f' such as {quoted(some)}' if some else ''}"
         )
     return tuple(phrases)
+
+
+def _with_surrogates(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same, with the surrogates, which no text has, where they would be a gap of their own."""
+    found = list(ranges)
+    for i, (before, after) in enumerate(itertools.pairwise(ranges)):
+        if before[1] == 0xD7FF and after[0] == 0xE000:
+            found[i : i + 2] = [(before[0], after[1])]
+            break
+    return found
 
 
 def _complement(ranges: Sequence[tuple[int, int]]) -> list[int]:

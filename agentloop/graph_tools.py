@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from agentloop.bodies import JsonBody
 from agentloop.drafts import shorten
 from agentloop.errors import GraphBuildError, GraphError
 from agentloop.json_data import inlined
@@ -24,42 +25,38 @@ if TYPE_CHECKING:
     from agentloop.runs import RunResult
 
 
-class _GraphBody:
+class _GraphBody(JsonBody):
     """What a graph does as a tool: one run, from a state made of the arguments."""
 
     def __init__(
-        self, graph: Graph[Any], name: str, gives: str | None, model: Model | None, store: Any
+        self,
+        graph: Graph[Any],
+        name: str,
+        gives: str | None,
+        model: Model | None,
+        store: Store | None,
     ) -> None:
-        self.graph = graph
-        self._name = name
-        self._gives = gives
-        self._model = model
-        self._store: Store | None = store
         field = graph.state.model_fields[gives] if gives is not None else None
         self._result: TypeAdapter[Any] = TypeAdapter(
             graph.state if field is None else field.rebuild_annotation()
         )
-
-    @property
-    def returns(self) -> Schema | None:
-        if self._store is not None:
-            return None  # it may have a question instead
-        return inlined(without_titles(self._result.json_schema(mode="serialization")))
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        if args:
-            raise TypeError(f"{self._name}() takes the fields of its state by name")
-        return dict(kwargs)
+        returns = inlined(without_titles(self._result.json_schema(mode="serialization")))
+        super().__init__(name, self._run, returns if store is None else None)  # else it may ask
+        self._graph = graph
+        self._gives = gives
+        self._model = model
+        self._store = store
 
     def prepare(self, request: Mapping[str, Any]) -> Callable[[], Awaitable[Any]]:
-        state: BaseModel = self.graph.state.model_validate(dict(request))
+        """The run, ready to start; `ValidationError` if a validator refuses its state."""
+        self._graph.state.model_validate(dict(request))
+        return super().prepare(request)
 
-        async def invoke() -> Any:
-            name = f"{self._name}-{uuid4().hex[:12]}" if self._store is not None else None
-            model = self._model or _model_here()
-            return self.value(await self.graph.run(state, run=name, store=self._store, model=model))
-
-        return invoke
+    async def _run(self, request: dict[str, Any]) -> Any:
+        state: BaseModel = self._graph.state.model_validate(request)
+        name = f"{self._name}-{uuid4().hex[:12]}" if self._store is not None else None
+        model = self._model or _model_here()
+        return self.value(await self._graph.run(state, run=name, store=self._store, model=model))
 
     def value(self, result: RunResult[Any]) -> Any:
         """What a run gave, or what it asks, as JSON data."""
@@ -67,12 +64,6 @@ class _GraphBody:
             return {"run": result.run, "waiting": result.questions}
         value = result.state if self._gives is None else getattr(result.state, self._gives)
         return self._result.dump_python(value, mode="json")
-
-    def checked(self, result: Any) -> Any:
-        return result
-
-    def encode(self, result: Any) -> Any:
-        return result
 
 
 def graph_tool(

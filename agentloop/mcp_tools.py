@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,12 +15,12 @@ import mcp_types as types
 from mcp import Client, MCPError
 from pydantic import ValidationError
 
+from agentloop.bodies import JsonBody
 from agentloop.context import Effect, idempotency_key
 from agentloop.drafts import shorten
 from agentloop.errors import GraphBuildError, ToolError
 from agentloop.loosening import loosened
 from agentloop.mcp_results import result_value
-from agentloop.model.prompts import Schema
 from agentloop.tools import Tool
 from agentloop.toolset import ToolSet
 
@@ -81,31 +81,16 @@ class McpTools(ToolSet):
         self.refused = dict(refused)
 
 
-class _RemoteBody:
+class _RemoteBody(JsonBody):
     """What a tool of another program does: send a request and wait for the result."""
 
     def __init__(self, client: Client, tool: types.Tool, max_length: int) -> None:
-        self.returns: Schema | None = tool.output_schema
+        super().__init__(tool.name, self._request, tool.output_schema)
         self._client = client
-        self._name = tool.name
         self._max_length = max_length
         self._loop = asyncio.get_running_loop()
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        if args:
-            raise TypeError(f"{self._name}() takes arguments by name only")
-        return dict(kwargs)
-
-    def prepare(self, request: Mapping[str, Any]) -> Callable[[], Awaitable[Any]]:
-        return lambda: self._call(dict(request))
-
-    def checked(self, result: Any) -> Any:
-        return result
-
-    def encode(self, result: Any) -> Any:
-        return result
-
-    async def _call(self, arguments: dict[str, Any]) -> Any:
+    async def _request(self, arguments: dict[str, Any]) -> Any:
         if asyncio.get_running_loop() is not self._loop:
             raise ToolError(
                 f"tool {self._name!r} belongs to a connection of another event loop; run the graph "

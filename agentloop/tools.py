@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
+from agentloop.bodies import Body
 from agentloop.context import Call, Effect, make_call
 from agentloop.drafts import shorten
 from agentloop.errors import GraphBuildError, ToolError
@@ -23,31 +24,6 @@ from agentloop.signatures import read_signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Body(Protocol):
-    """What a tool does."""
-
-    @property
-    def returns(self) -> Schema | None:
-        """The JSON schema of what it gives, `None` if it gives anything."""
-        ...
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Python arguments by name; `TypeError` as for a function."""
-        ...
-
-    def prepare(self, request: Mapping[str, Any]) -> Callable[[], Awaitable[Any]]:
-        """The call with arguments by name, ready to make; `ValidationError` if they do not fit."""
-        ...
-
-    def checked(self, result: Any) -> Any:
-        """A result, or a recorded one, as what the tool gives; `ValidationError` if it is not."""
-        ...
-
-    def encode(self, result: Any) -> Any:
-        """A result as JSON data."""
-        ...
 
 
 class ToolOptions(TypedDict, total=False):

@@ -104,10 +104,12 @@ def bounded(asked: Asked, options: CompileOptions) -> Asked:
     A bound that no text of `max_text_length` characters can break is dropped, which changes nothing
     for such texts. Of what must hold, upper bounds above `max_counted_length` are lowered to it,
     and numbers that are compared keep to as many digits as a validator's floats can tell apart;
-    patterns keep to what every engine of regular expressions takes them to mean.
+    patterns keep to what every engine of regular expressions takes them to mean. Where a bound
+    above `max_counted_length` tells alternatives apart, all strings are kept below it instead.
     """
     cap = options.max_text_length
-    must, goals = _without_vacuous(asked.must, cap), asked.goals
+    must = _without_vacuous(asked.must, cap)
+    goals = tuple(_without_vacuous(goal, cap) for goal in asked.goals)
     parts: list[Expr] = []
     for part in conjuncts(must):
         if isinstance(part, Length) and part.hi is not None:
@@ -117,7 +119,20 @@ def bounded(asked: Asked, options: CompileOptions) -> Asked:
         parts.append(part)
     if any(isinstance(leaf, Within | MultipleOf) for e in (must, *goals) for leaf in leaves(e)):
         parts.append(ReadExactly())
-    return Asked(conjunction(*parts), tuple(_without_vacuous(goal, cap) for goal in goals))
+    loose = (*goals, *(part for part in parts if not isinstance(part, Length)))
+    if any(_counts_beyond(options.max_counted_length, expr) for expr in loose):
+        lows = [part.lo for part in parts if isinstance(part, Length)]
+        longest = max(options.max_counted_length, *lows, 0)
+        parts = [Length(0, longest), *(_without_vacuous(part, longest) for part in parts)]
+        goals = tuple(_without_vacuous(goal, longest) for goal in goals)
+    return Asked(conjunction(*parts), goals)
+
+
+def _counts_beyond(most: int, expr: Expr) -> bool:
+    """Whether an expression holds a bound on length above `most`."""
+    return any(
+        isinstance(leaf, Length) and max(leaf.lo, leaf.hi or 0) > most for leaf in leaves(expr)
+    )
 
 
 def _without_vacuous(expr: Expr, max_text_length: int | None) -> Expr:

@@ -121,7 +121,7 @@ _REFUSED = (
 _NUMBERS = (0, 1, -1, 2, 0.1, 1e-9, 3.7, 999, 2**31, 2**63, 10**30, 1e300, -1e300, 1e-300)
 _STEPS = (2, 0.1, 1e-9, 3.7, 999, 0.25, 60, 4_001, 2**31, 0)
 _SIZES = (0, 1, 2, 3, 7, 64, 1_000, 65_535, 10**6, 10**9, 2**63)
-_MALFORMED = (None, True, -1, "x", [], {}, [1], {"a": 1}, 1.5)
+_MALFORMED: tuple[Any, ...] = (None, True, -1, "x", [], {}, [1], {"a": 1}, 1.5)
 _NAMES = ("", "a", "b", "a" * 300, "\u0000", "é", "😀", "$ref", "__proto__")
 
 
@@ -248,7 +248,8 @@ def ending_of(schema: Any, vocabulary: Vocabulary = BYTES) -> Ending:
     process.start()
     theirs.close()
     try:
-        return ours.recv()
+        ending: Ending = ours.recv()
+        return ending
     except EOFError:
         process.join()
         ended = signal.Signals(-(process.exitcode or 0)).name if process.exitcode else "nothing"

@@ -3,13 +3,14 @@
     python -m benchmarks.schema_canvases --data data/maskbench_dev.jsonl.gz   # 100,000 canvases
 
 What runs is the engine as it is: schema, automaton, lift to tokens, `CanvasRow.advance` with the
-sampler's policies and the constraint's inference, once a step. What is small is around it: a network
-of one random layer, whose logits depend on the whole canvas, over a vocabulary of 256 bytes and the
-merges that byte-pair encoding learns from the schemas' own instances. Each schema is refined at 1,
-4, 16 and 64 steps, at temperature 0 and 1, with and without revisions, under both weightings, by
-networks that differ from round to round. A text that `jsonschema` (with its checks of formats) or
-`JsonSchema.accepts` refuses, or a step without an answer, ends the run with its schema and seed. A
-canvas one slot too small for a schema's shortest text must be refused, with both numbers.
+sampler's policies and the constraint's inference, once a step. What is small is around it: a
+network of one random layer, whose logits depend on the whole canvas, over a vocabulary of 256 bytes
+and the merges that byte-pair encoding learns from the schemas' own instances. Each schema is
+refined at 1, 4, 16 and 64 steps, at temperature 0 and 1, with and without revisions, under both
+weightings, by networks that differ from round to round. A text that `jsonschema` (with its checks
+of formats) or `JsonSchema.accepts` refuses, or a step without an answer, ends the run with its
+schema and seed. A canvas one slot too small for a schema's shortest text must be refused, with both
+numbers.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from torch import Tensor
 from agentloop.errors import CanvasTooSmallError, ConstraintError
 from agentloop.model.constraint import JsonSchema
 from agentloop.model.constraint.compiled import CompiledConstraint, compile_constraint
-from agentloop.model.constraint.inference import Weighting
+from agentloop.model.constraint.inference import PathScore, Weighting
 from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.sampler import MASKED, CanvasRow, SamplerOptions
 from agentloop.model.tensors import random_normal
@@ -46,6 +47,7 @@ CONSOLE = Console()
 STEPS = (1, 4, 16, 64)
 TEMPERATURES = (0.0, 1.0)
 WEIGHTINGS: tuple[Weighting, ...] = ("local", "product")
+PATHS: tuple[PathScore, ...] = ("greedy", "states", "tokens")
 VOCABULARY_SIZE = 512
 WIDTH = 16
 SPREAD = 3.0
@@ -153,11 +155,12 @@ def cases(made: list[Language], num_canvases: int, skip: int = 0) -> Iterator[Ca
 
     After the first round, large automata take part in every 16th only.
     """
-    combinations = itertools.product(STEPS, TEMPERATURES, range(len(made)))
-    everywhere = [(*c, made[c[2]].is_large) for c in combinations]
-    numbered = ((seed, c) for seed in itertools.count() for c in everywhere)
-    chosen = ((s, c) for s, (*c, is_large) in numbered if not (is_large and s % LARGE_ROUNDS))
-    for seed, (steps, temperature, language) in itertools.islice(chosen, skip, skip + num_canvases):
+    everywhere = list(itertools.product(STEPS, TEMPERATURES, range(len(made))))
+    numbered = itertools.chain.from_iterable(
+        ((seed, *chosen) for chosen in everywhere) for seed in itertools.count()
+    )
+    kept = (one for one in numbered if not (made[one[3]].is_large and one[0] % LARGE_ROUNDS))
+    for seed, steps, temperature, language in itertools.islice(kept, skip, skip + num_canvases):
         options = SamplerOptions(
             max_steps=steps,
             temperature=temperature,
@@ -166,7 +169,7 @@ def cases(made: list[Language], num_canvases: int, skip: int = 0) -> Iterator[Ca
             edit_threshold=0.05 if seed % 5 == 0 else 0.0,
             max_revisions=4,
             weighting=WEIGHTINGS[seed // 2 % 2],
-            path=("greedy", "states", "tokens")[(seed + language) % 3],
+            path=PATHS[(seed + language) % len(PATHS)],
         )
         yield Case(language, options, 1 + seed)
 

@@ -252,6 +252,16 @@ def report(judged: list[Judged]) -> Iterator[str]:
         )
 
 
+def worse_than(baseline: dict[str, int], judged: list[Judged]) -> Iterator[str]:
+    """What is worse than counts kept from before: fewer clean, or more wrong."""
+    total = sum((one.counts for one in judged), Counter[str]())
+    total["clean"] = sum(not one.refusal and not one.wrong for one in judged)
+    for name, kept in baseline.items():
+        is_worse = total[name] < kept if name == "clean" else total[name] > kept
+        if is_worse:
+            yield f"{name}: {total[name]:,}, {kept:,} before"
+
+
 def main() -> None:
     """Judge the schemas and print the results."""
     parser = argparse.ArgumentParser(
@@ -260,6 +270,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the file of schemas, gzipped")
     parser.add_argument("--every", type=int, default=1, help="judge every n-th schema only")
     parser.add_argument("--no-lift", action="store_true", help="leave the vocabulary out")
+    parser.add_argument("--baseline", type=Path, help="counts that may only improve")
     parser.add_argument("--spellings", action="store_true", help="judge whitespace instead")
     options = parser.parse_args()
     entries = read_entries(options.data, options.every)
@@ -277,6 +288,9 @@ def main() -> None:
         CONSOLE.print(f"interrupted after {len(judged):,} of {len(entries):,} schemas")
     for line in report(judged):
         CONSOLE.print(line, markup=False, highlight=False, soft_wrap=True)
+    if options.baseline:
+        worse = list(worse_than(json.loads(options.baseline.read_text()), judged))
+        sys.exit("\n".join(worse))
 
 
 if __name__ == "__main__":

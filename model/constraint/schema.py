@@ -87,6 +87,14 @@ class Document:
         except RecursionError:
             raise UnsupportedSchemaError("", "", "its references nest too deeply") from None
 
+    def reachable(self) -> list[SchemaReference]:
+        """The subschemas that the root reaches, without repeats, the root first.
+
+        Raises:
+            UnsupportedSchemaError: A reference leads nowhere.
+        """
+        return [SchemaReference(self, number) for number in _edges(self)]
+
     def reference(self, location: Location) -> Expr:
         """The expression of a subschema, not worked out yet unless it is trivial."""
         schema = location.schema

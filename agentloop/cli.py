@@ -12,6 +12,7 @@ import typer
 
 from agentloop.cli_mcp import mcp_app
 from agentloop.cli_runs import runs_app
+from agentloop.cli_schema import schema_app
 
 Effort = Literal["instant", "low", "medium", "high"]
 
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.add_typer(mcp_app)
 app.add_typer(runs_app)
+app.add_typer(schema_app)
 
 ModelOption = Annotated[
     str,

@@ -6,15 +6,15 @@ Importing this loads no model library, so that help and mistakes answer at once.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from agentloop.cli_mcp import mcp_app
 from agentloop.cli_runs import runs_app
 from agentloop.cli_schema import schema_app
-
-Effort = Literal["instant", "low", "medium", "high"]
+from agentloop.model.call_options import AnswerOptions
+from agentloop.model.effort import Effort
 
 app = typer.Typer(
     name="agentloop",
@@ -139,7 +139,8 @@ def ask(
     """
     from agentloop.cli_documents import Asked, run_ask
 
-    asked = Asked(question, top_k, tuple(only or ()), required, effort, temperature, seed)
+    options: AnswerOptions = {"effort": effort, "temperature": temperature, "seed": seed}
+    asked = Asked(question, top_k, tuple(only or ()), required, options)
     run_ask(place, asked, model, as_json=as_json)
 
 
@@ -179,8 +180,8 @@ def call(
     """
     from agentloop.cli_calls import Requested, run_call
 
-    least = 1 if required else 0
-    asked = Requested(request, system, least, max_calls, effort, temperature, seed)
+    options: AnswerOptions = {"effort": effort, "temperature": temperature, "seed": seed}
+    asked = Requested(request, system, 1 if required else 0, max_calls, options)
     run_call(tools, asked, model, as_json=as_json)
 
 
@@ -223,8 +224,9 @@ def watch(
     from agentloop.cli_watch import Watched, form_of, run_watch
 
     form = form_of(schema, choices, tools)
-    watched = Watched(prompt, form, effort, max_tokens, temperature, seed)
-    run_watch(watched, model, delay_s=delay)
+    options: AnswerOptions = {"effort": effort, "temperature": temperature, "seed": seed}
+    options["max_tokens"] = max_tokens
+    run_watch(Watched(prompt, form, options), model, delay_s=delay)
 
 
 @app.command(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from agentloop.errors import ToolError
+from agentloop.model.call_options import AnswerOptions
 from agentloop.model.prompts import Message, tool_messages
 from agentloop.terminal import counted, load_model, milliseconds, out, print_json, printable
 from agentloop.toolset import ToolSet
@@ -31,18 +32,14 @@ class Requested:
         system: Told to the model first.
         min_calls: Fewest calls; 0 lets it say that no tool fits.
         max_calls: Most calls.
-        effort: How many passes the model may take.
-        temperature: 0 for the likeliest answer.
-        seed: Of the random choices, above temperature 0.
+        options: How the model answers.
     """
 
     request: str
     system: str | None = None
     min_calls: int = 0
     max_calls: int = 1
-    effort: Any = "medium"
-    temperature: float = 0.0
-    seed: int | None = None
+    options: AnswerOptions = field(default_factory=AnswerOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +90,7 @@ def choose_calls(lm: DiffusionLM, tools: ToolSet, asked: Requested) -> Called:
     generation = lm.generate_sync(
         tool_messages(tools.specs, messages),
         constraint=ToolCalls(tools.specs, min=asked.min_calls, max=asked.max_calls),
-        effort=asked.effort,
-        temperature=asked.temperature,
-        seed=asked.seed,
+        **asked.options,
     )
     calls: Sequence[ToolCall] = generation.value
     for call in calls:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from agentloop.citations import Citation
 from agentloop.errors import DocumentError
+from agentloop.model.call_options import AnswerOptions
 from agentloop.rag import Answer, answer
 from agentloop.retrieval import Index, SyncReport
 from agentloop.terminal import (
@@ -39,9 +40,7 @@ class Asked:
     top_k: int = 3
     paths: tuple[str, ...] = ()
     is_required: bool = False
-    effort: str = "medium"
-    temperature: float = 0.0
-    seed: int | None = None
+    options: AnswerOptions = field(default_factory=AnswerOptions)
 
 
 def cached_index(folder: Path) -> Path:
@@ -141,9 +140,7 @@ def run_ask(place: Path, asked: Asked, model: str, *, as_json: bool) -> None:
                 top_k=asked.top_k,
                 paths=asked.paths,
                 is_required=asked.is_required,
-                effort=asked.effort,
-                temperature=asked.temperature,
-                seed=asked.seed,
+                **asked.options,
             )
         )
     if as_json:

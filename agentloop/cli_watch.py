@@ -18,6 +18,7 @@ from rich.text import Text
 
 from agentloop.cli_calls import load_tools
 from agentloop.errors import ConstraintError
+from agentloop.model.call_options import AnswerOptions
 from agentloop.model.prompts import Message, tool_messages, type_of
 from agentloop.terminal import counted, load_model, milliseconds, out, printable
 
@@ -115,10 +116,7 @@ class Watched:
 
     prompt: str
     form: Form
-    effort: Any = "medium"
-    max_tokens: int | None = None
-    temperature: float = 0.0
-    seed: int | None = None
+    options: AnswerOptions = field(default_factory=AnswerOptions)
 
 
 @dataclass(slots=True)
@@ -199,10 +197,7 @@ async def _watch(lm: DiffusionLM, watched: Watched, delay_s: float) -> Draft:
         async for draft in lm.draft_stream(
             watched.form.messages(watched.prompt),
             constraint=watched.form.constraint,
-            effort=watched.effort,
-            max_tokens=watched.max_tokens,
-            temperature=watched.temperature,
-            seed=watched.seed,
+            **watched.options,
         ):
             last = draft
             if out.is_terminal:

@@ -70,7 +70,7 @@ def run_demo(model: str, effort: Any, *, as_json: bool) -> None:
             _title(f"Tool calls: {', '.join(tool.name for tool in tools)}")
         calls: list[Called] = []
         for request in REQUESTS:
-            asked = Requested(request, min_calls=1, effort=effort)
+            asked = Requested(request, min_calls=1, options={"effort": effort})
             calls.append(choose_calls(lm, tools, asked))
             if not as_json:
                 _print_called(request, calls[-1])

@@ -18,9 +18,12 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from typing_extensions import Unpack
+
 from agentloop.citations import Citation, cite
 from agentloop.cited_answer import CitedAnswer, find_answer
 from agentloop.errors import AgentLoopError
+from agentloop.model.call_options import AnswerOptions
 from agentloop.model.prompts import Message, reading_answer, reading_messages
 from agentloop.model_calls import Generation, current_model, generate
 from agentloop.passages import Passage, Sentence, choose_passages
@@ -108,9 +111,7 @@ async def answer(
     top_k: int = DEFAULT_TOP_K,
     paths: str | Sequence[str] = (),
     is_required: bool = False,
-    effort: str = "medium",
-    temperature: float = 0.0,
-    seed: int | None = None,
+    **options: Unpack[AnswerOptions],
 ) -> Answer:
     """Answer a question from the documents of an index.
 
@@ -122,9 +123,7 @@ async def answer(
         top_k: How many passages to read, at most.
         paths: Only documents whose path matches, as in `Index.search`.
         is_required: Whether to answer in any case, where the answer is known to be there.
-        effort: How many passes the model may take: a name the model knows.
-        temperature: 0 for the likeliest answer.
-        seed: Of the random choices, above temperature 0.
+        **options: How the model answers; see `agentloop.model.call_options.AnswerOptions`.
 
     Raises:
         AgentLoopError: The question is empty.
@@ -143,8 +142,8 @@ async def answer(
     sentences = [sentence.text for passage in passages for sentence in passage.sentences]
     messages = reading_messages([passage.text for passage in passages], question)
     constraint = CitedAnswer(sentences, is_required=is_required)
-    settings: dict[str, Any] = {"effort": effort, "temperature": temperature, "seed": seed}
-    settings["max_tokens"] = _max_tokens(model or current_model(), sentences)
+    settings: dict[str, Any] = {**options}
+    settings.setdefault("max_tokens", _max_tokens(model or current_model(), sentences))
     if model is None:
         generation = await generate(messages, constraint, name="answer", **settings)
     else:

@@ -1,25 +1,35 @@
 """What a constraint costs: compiling it, and one refinement step under it.
 
-    python benchmarks/constraint_step.py [--tokenizer tokenizer.json --eos 2] [--length 64]
+    python -m benchmarks.constraint_step                       # schema kinds at L = 64, V = 49,152
+    python -m benchmarks.constraint_step --lengths 16,32,64 --rows 1,8,32 --size 151936
+    python -m benchmarks.constraint_step --served              # shares of real steps, default model
 
-Without a tokenizer file the vocabulary is synthetic: 49,152 byte strings with the lengths and the
-sharing of prefixes of a byte-level tokenizer. Logits are those of an unsure model: noise, with an
-accepted text favoured. Times are milliseconds of this thread's processor time, best of several,
-so that other work on the machine counts little. A step is everything from logits to the proposed
-tokens with their confidence, which positions are forced, and P(valid).
+Without a tokenizer file the vocabulary is synthetic: byte strings with the lengths and the sharing
+of prefixes of a byte-level tokenizer. Logits are those of an unsure model: noise, with an accepted
+text favoured. Times are milliseconds of this thread's processor time, so that other work on the
+machine counts little. A step is what the sampler asks for: a joint proposal for the whole canvas,
+the confidence of what may be committed, and P(valid) as far as that reaches.
+
+Canvases: `first`, all masked, eight positions looked at, as most steps do; `half`, the same with
+half of the text committed; `all`, all masked and every position looked at, as the last step of a
+budget does; `drawn`, like `first` at temperature 1. Each time is the least of three, so that what
+the machine does beside counts little; columns are medians, and `p95/mean` is over first steps with
+different logits.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
 from tokenizers import Tokenizer
 
 from agentloop.model.constraint import (
@@ -34,12 +44,16 @@ from agentloop.model.constraint import (
     ToolCalls,
 )
 from agentloop.model.constraint.compiled import CompiledConstraint
-from agentloop.model.constraint.inference import Weighting, infer
+from agentloop.model.constraint.inference import infer
 from agentloop.model.constraint.lift import lift
 from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.prompts import ToolSpec
 
-T = TypeVar("T")
+Logits = NDArray[np.float32]
+CONSOLE = Console(width=110)
+WINDOW = 8
+NUM_STEPS = 40
+POOL_BYTES = 400 << 20
 TEXT = (
     "the of and to in is was for on that with as by at from it an be are this which or had not but "
     "his her they were also has have its one been their first who two new other time after when up "
@@ -73,10 +87,10 @@ def prose(num_bytes: int) -> str:
     return " ".join(chosen)[:num_bytes]
 
 
-def cases() -> dict[str, Constraint]:
-    """The constraints that are measured."""
-    text = {"type": "string"}
-    tools: list[ToolSpec] = [
+def tools(max_length: int | None = None) -> list[ToolSpec]:
+    """Four tools with two to four arguments, their texts bounded or not."""
+    text = {"type": "string"} | ({} if max_length is None else {"maxLength": max_length})
+    return [
         {
             "name": name,
             "description": "",
@@ -93,6 +107,11 @@ def cases() -> dict[str, Constraint]:
             ("PlayMedia", "title", "subtitles"),
         )
     ]
+
+
+def cases() -> dict[str, Constraint]:
+    """The constraints that are measured."""
+    text = {"type": "string"}
     person = {
         "type": "object",
         "properties": {
@@ -107,95 +126,181 @@ def cases() -> dict[str, Constraint]:
     }
     return {
         "choice of 3": Choice(["yes", "no", "unknown"]),
-        "1 tool": ToolCalls(tools[:1]),
-        "2 tools": ToolCalls(tools[:2]),
-        "4 tools": ToolCalls(tools),
+        "1 tool": ToolCalls(tools()[:1]),
+        "2 tools": ToolCalls(tools()[:2]),
+        "4 tools": ToolCalls(tools()),
         "record": JsonSchema(person),
+        "2 tools, maxLength 40": ToolCalls(tools(40)[:2]),
+        "4 tools, maxLength 40": ToolCalls(tools(40)),
         "any JSON": JsonSchema({}),
         "quote of 4 kB": Quote([prose(4096)]),
         "answer + quotes": Object(answer=Text(), quotes=List(Quote([prose(4096)]))),
     }
 
 
-def cpu_ms(call: Callable[[], T], repeats: int) -> tuple[float, T]:
-    """Least processor time of a call in milliseconds, and its last result."""
-    best = float("inf")
-    for _ in range(repeats - 1):
-        begun = time.thread_time()
-        call()
-        best = min(best, time.thread_time() - begun)
+def cpu_ms(call: Callable[[], object]) -> float:
+    """Processor time of a call, in milliseconds."""
     begun = time.thread_time()
-    result = call()
-    return min(best, time.thread_time() - begun) * 1e3, result
+    call()
+    return (time.thread_time() - begun) * 1e3
 
 
-def unsure_logits(
-    compiled: CompiledConstraint, length: int, generator: np.random.Generator
-) -> NDArray[np.float32]:
-    """Noise (L, V), and a favourite accepted text that the model believes in by halves."""
-    logits = generator.normal(0, 2, (length, compiled.vocabulary.size)).astype(np.float32)
-    favourite = infer(compiled, logits, [-1] * length).tokens
-    logits[np.arange(length), favourite] += generator.uniform(4, 16, length).astype(np.float32)
-    return logits
+@dataclass(frozen=True)
+class Canvases:
+    """A constraint with logits to read and canvases to fill.
+
+    Attributes:
+        compiled: The constraint.
+        pool: Some logits (L, V), so that a step does not find those of the one before in cache.
+        half: (L,) a canvas whose first half is committed.
+    """
+
+    compiled: CompiledConstraint
+    pool: list[Logits]
+    half: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, compiled: CompiledConstraint, length: int, num_rows: int = 1) -> Canvases:
+        """Noise, and a favourite accepted text that the model believes in by halves."""
+        generator = np.random.default_rng(0)
+        size = compiled.vocabulary.size
+        count = min(max(NUM_STEPS, num_rows), max(1, POOL_BYTES // (4 * length * size)))
+        pool: list[Logits] = []
+        for _ in range(count):
+            logits = generator.normal(0, 2, (length, size)).astype(np.float32)
+            text = infer(compiled, logits, [-1] * length, path="states").tokens
+            favour = generator.uniform(4, 16, length).astype(np.float32)
+            logits[np.arange(length), text] += favour
+            pool.append(logits)
+        proposed = infer(compiled, pool[0], [-1] * length, path="greedy")
+        kept = np.arange(length) < min(length, proposed.end + 1) // 2
+        return cls(compiled, pool, np.where(kept, proposed.tokens, -1))
+
+    def step(self, number: int, kind: str) -> None:
+        """One refinement step of a kind."""
+        logits = self.pool[number % len(self.pool)]
+        canvas = self.half if kind == "half" else np.full(len(logits), -1)
+        if kind == "drawn":
+            posterior = infer(self.compiled, logits, canvas, temperature=1.0, generator=number)
+        else:
+            posterior = infer(self.compiled, logits, canvas, path="greedy")
+        masked = np.flatnonzero(canvas == -1)
+        looked_at = masked if kind == "all" else masked[:WINDOW]
+        posterior.confidence_at(looked_at)
+        posterior.log_p_valid_until(int(looked_at[-1]) + 1)
+
+    def times(self, kind: str, num_steps: int, num_rows: int = 1) -> NDArray[np.float64]:
+        """Milliseconds of some steps, each of `num_rows` canvases one after another."""
+
+        def rows(first: int) -> None:
+            for row in range(num_rows):
+                self.step(first + row, kind)
+
+        rows(0)
+        steps = [partial(rows, n * num_rows) for n in range(num_steps)]
+        return np.array([min(cpu_ms(step) for _ in range(3)) for step in steps])
 
 
-def step(
-    compiled: CompiledConstraint,
-    logits: NDArray[np.float32],
-    tokens: list[int],
-    weighting: Weighting,
-) -> None:
-    """One refinement step with everything that a sampler asks for."""
-    posterior = infer(compiled, logits, tokens, weighting=weighting)
-    _ = posterior.confidence, posterior.forced, posterior.log_p_valid
-
-
-def measure(name: str, constraint: Constraint, vocabulary: Vocabulary, length: int) -> str:
-    """One row of the table."""
+def table_of_kinds(vocabulary: Vocabulary, length: int, chosen: Iterable[str]) -> Table:
+    """Compile and step each kind of constraint."""
+    columns = "states classes pairs MB compile first p95/mean half all drawn".split()
+    table = Table("constraint", *columns, title=f"L = {length}, V = {vocabulary.size:,}, ms")
     options = CompileOptions(max_text_length=8 * length)
-    build, dfa = cpu_ms(lambda: constraint.automaton(options), 2)
-    lifting, automaton = cpu_ms(lambda: lift(dfa, vocabulary), 4)
-    compiled = CompiledConstraint(automaton, vocabulary)
-    generator = np.random.default_rng(0)
-    logits = unsure_logits(compiled, length, generator)
-    proposed = infer(compiled, logits, [-1] * length).tokens
-    half = np.where(generator.random(length) < 0.5, proposed, -1).tolist()
-    weightings: tuple[Weighting, ...] = ("local", "product")
-    times = [
-        cpu_ms(partial(step, compiled, logits, canvas, weighting), 10)[0]
-        for weighting in weightings
-        for canvas in ([-1] * length, half)
-    ]
-    sizes = (
-        f"{automaton.num_states:7,}{automaton.num_classes:7,}{automaton.num_pairs:8,}"
-        f"{automaton.num_edges:8,}{automaton.num_bytes / 1e6:6.1f}"
-    )
-    return f"{name:16}{build:8.1f}{lifting:7.1f}{sizes}" + "".join(f"{t:9.1f}" for t in times)
+    for name in chosen:
+        begun = time.thread_time()
+        automaton = lift(cases()[name].automaton(options), vocabulary)
+        compile_ms = (time.thread_time() - begun) * 1e3
+        canvases = Canvases.of(CompiledConstraint(automaton, vocabulary), length)
+        first = canvases.times("first", NUM_STEPS)
+        others = [
+            f"{np.median(canvases.times(kind, NUM_STEPS // 4)):.1f}"
+            for kind in ("half", "all", "drawn")
+        ]
+        sizes = automaton.num_states, automaton.num_classes, automaton.num_pairs
+        table.add_row(
+            name,
+            *(f"{n:,}" for n in sizes),
+            f"{automaton.num_bytes / 1e6:.1f}",
+            f"{compile_ms:.0f}",
+            f"{np.median(first):.1f}",
+            f"{np.percentile(first, 95) / first.mean():.2f}",
+            *others,
+        )
+    return table
+
+
+def table_of_rows(
+    vocabulary: Vocabulary, lengths: list[int], rows: list[int], chosen: Iterable[str]
+) -> Table:
+    """First steps of several canvases at once, at several lengths."""
+    columns = [f"L {length} x {num}" for length in lengths for num in rows]
+    table = Table("constraint", *columns, title=f"V = {vocabulary.size:,}, ms a step of all rows")
+    for name in chosen:
+        cells: list[str] = []
+        for length in lengths:
+            options = CompileOptions(max_text_length=8 * length)
+            automaton = lift(cases()[name].automaton(options), vocabulary)
+            if automaton.distance[0] > length:
+                cells += ["too short"] * len(rows)
+                continue
+            compiled = CompiledConstraint(automaton, vocabulary)
+            canvases = Canvases.of(compiled, length, max(rows))
+            cells += [f"{np.median(canvases.times('first', 10, num)):.1f}" for num in rows]
+        table.add_row(name, *cells)
+    return table
+
+
+def table_of_shares(chosen: Iterable[str]) -> Table:
+    """Real calls of the default model: time in the network and in the constraint, a step."""
+    from agentloop.model.lm import DiffusionLM
+
+    columns = "steps network constraint share".split()
+    table = Table("constraint", *columns, title="default model, ms of wall time a step")
+    with DiffusionLM.load("default", report=CONSOLE.print) as lm:
+        for name in chosen:
+            constraint = cases()[name]
+            lm.generate_sync("Warm up.", constraint=constraint)
+            asked = "A bus from Rome to Pisa on Friday, please; and what is the weather there?"
+            answers = [lm.generate_sync(asked, constraint=constraint, seed=n) for n in range(3)]
+            steps = max(1, sum(answer.num_steps for answer in answers))
+            network = sum(answer.timings.network_s for answer in answers) / steps * 1e3
+            ours = sum(answer.timings.constraint_s for answer in answers) / steps * 1e3
+            share = ours / max(network + ours, 1e-9)
+            table.add_row(name, f"{steps}", f"{network:.1f}", f"{ours:.1f}", f"{share:.1%}")
+    return table
+
+
+def numbers(text: str) -> list[int]:
+    """Numbers parted by commas."""
+    return [int(part) for part in text.split(",")]
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--tokenizer", type=Path)
-    parser.add_argument("--eos", type=int, default=2)
-    parser.add_argument("--length", type=int, default=64)
+    """Print the table that was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--tokenizer", type=Path, help="tokenizer.json to measure with")
+    parser.add_argument("--eos", type=int, default=2, help="its end of text")
+    parser.add_argument("--size", type=int, default=49_152, help="of the synthetic vocabulary")
+    parser.add_argument("--lengths", type=numbers, default=[64], help="of canvases, as 16,32,64")
+    parser.add_argument("--rows", type=numbers, help="canvases at once, as 1,8,32")
+    parser.add_argument("--only", help="constraints to measure, parted by semicolons")
+    parser.add_argument("--served", action="store_true", help="real steps of the default model")
     arguments = parser.parse_args()
-    vocabulary = synthetic_vocabulary()
+    chosen = arguments.only.split(";") if arguments.only else list(cases())
+    if arguments.served:
+        CONSOLE.print(table_of_shares(chosen))
+        return
+    vocabulary = synthetic_vocabulary(arguments.size)
     if arguments.tokenizer:
         tokenizer = Tokenizer.from_file(str(arguments.tokenizer))
         vocabulary = Vocabulary.from_tokenizer(tokenizer, [arguments.eos])
-    trie, _ = cpu_ms(lambda: vocabulary.trie, 1)
-    print(f"L = {arguments.length}, V = {vocabulary.size:,}, trie {trie:.0f} ms once\n")
-    print(f"{'':16}{'build':>8}{'lift':>7}{'':36}{'local':>18}{'product':>18}")
-    header = ("states", "classes", "pairs", "edges", "MB")
-    widths = (7, 8, 7, 8, 6)
-    print(
-        f"{'':16}{'ms':>8}{'ms':>7}"
-        + "".join(f"{h:>{w}}" for h, w in zip(header, widths, strict=True))
-        + "".join(f"{h:>9}" for h in ("all", "half", "all", "half"))
-    )
-    for name, constraint in cases().items():
-        print(measure(name, constraint, vocabulary, arguments.length), flush=True)
+    if arguments.rows:
+        CONSOLE.print(table_of_rows(vocabulary, arguments.lengths, arguments.rows, chosen))
+        return
+    for length in arguments.lengths:
+        CONSOLE.print(table_of_kinds(vocabulary, length, chosen))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from agentloop.model.constraint.class_weights import ClassWeights
 from agentloop.model.constraint.forward import Forward
-from agentloop.model.constraint.lattice import Lattice, log_plain_total
+from agentloop.model.constraint.lattice import TRUSTED_NATS, Lattice, log_plain_total
 from agentloop.model.constraint.liveness import Liveness
 
 Floats = NDArray[np.float64]
@@ -72,19 +72,21 @@ class Beliefs:
         )
 
     @cached_property
-    def chain(self) -> Chain:
-        """The posterior; state-local weights need nothing from the right of what is asked."""
-        if (self._exponents == 1.0).all():
-            return Forward(self.weights, self.liveness, self.start)
-        return self.lattice
+    def forward(self) -> Forward:
+        """The posterior under state-local weights, and how often plain draws can be completed."""
+        return Forward(self.weights, self.liveness, self.start)
 
     @cached_property
-    def plain(self) -> Forward:
-        """The plain product of probabilities, given that the text so far can be completed."""
-        return Forward(self.weights, self.liveness, self.start, is_local=False)
+    def chain(self) -> Chain:
+        """The posterior; state-local weights need nothing from the right of what is asked."""
+        return self.forward if (self._exponents == 1.0).all() else self.lattice
 
     @cached_property
     def log_plain_total(self) -> float:
         """Log of the summed probability of all accepted texts under the plain product."""
-        set_sums = self.weights.set_sums_until(len(self.weights.tokens))
+        length = len(self.weights.tokens)
+        set_sums = self.weights.set_sums_until(length)
+        total = self.forward.log_p_valid(length)
+        if total >= -TRUSTED_NATS:
+            return total
         return log_plain_total(self.weights.automaton, set_sums, self.liveness, self.start)

@@ -132,9 +132,9 @@ class ClassWeights:
             self._rank(min(position + _AHEAD, len(self.tokens)))
         return int(self._best[position])
 
-    def best_of(self, position: int, tokens: NDArray[np.integer[Any]]) -> int:
-        """The most probable of some tokens at a masked position."""
-        return int(tokens[self._source.gather(position, tokens).argmax()])
+    def gathered(self, position: int, tokens: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        """The logits of some tokens at a masked position."""
+        return self._source.gather(position, tokens)
 
     def best_in(self, position: int, classes: NDArray[np.bool_]) -> int:
         """The most probable token of some classes, (C + 2,) bool, at a masked position.

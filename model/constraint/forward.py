@@ -2,7 +2,8 @@
 
 Divided by the weight of all that may leave its state, every completion of a live state weighs 1. So
 what is believed up to a position does not depend on the logits after it, and only the states that
-the text can have reached by then are looked at.
+the text can have reached by then are looked at. The plain product of weights is followed beside it,
+given that the text so far can be completed: how often it can is P(valid) up to there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from agentloop.model.constraint.class_weights import ClassWeights
 from agentloop.model.constraint.liveness import Liveness
 from agentloop.model.constraint.segments import ragged, sum_by_place
+from agentloop.model.constraint.token_automaton import TokenAutomaton
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,27 +44,16 @@ class Crossing:
 class Forward:
     """A Markov chain over states; boundaries are worked out in order, when first asked for."""
 
-    def __init__(
-        self, weights: ClassWeights, liveness: Liveness, start: int, *, is_local: bool = True
-    ) -> None:
-        """Begin at a live state at boundary 0.
-
-        Args:
-            weights: Weights of the classes.
-            liveness: The states that can still reach an end; the chain visits no others.
-            start: State at boundary 0.
-            is_local: Whether weights are divided by that of all that may leave their state. If not,
-                the chain is the plain product of weights, given only that the text so far can go
-                on to an accepted one, and `log_p` says how probable that is.
-        """
+    def __init__(self, weights: ClassWeights, liveness: Liveness, start: int) -> None:
+        """Begin at a live state at boundary 0."""
         self._automaton = weights.automaton
         self._weights = weights
         self._liveness = liveness
         p_start = np.zeros(self._automaton.num_states)
         p_start[start] = 1.0
-        self._is_local = is_local
         self._p_states = [p_start]
-        self._log_p = [0.0]
+        self._p_drawn = p_start
+        self._log_p_valid = [0.0]
         self._crossings: list[Crossing] = []
 
     def p_states(self, boundary: int) -> Floats:
@@ -70,13 +61,13 @@ class Forward:
         self._follow(boundary)
         return self._p_states[boundary]
 
-    def log_p(self, boundary: int) -> float:
+    def log_p_valid(self, boundary: int) -> float:
         """Log-probability that text drawn by weight up to a boundary can still be completed.
 
-        0 under local weights.
+        Exact above -575; below, what underflowed on the way may weigh more.
         """
         self._follow(boundary)
-        return self._log_p[boundary]
+        return self._log_p_valid[boundary]
 
     def p_sets(self, position: int) -> Floats:
         """Probability (U,) that each class set crosses a position."""
@@ -117,33 +108,41 @@ class Forward:
 
     def _follow(self, boundary: int) -> None:
         while len(self._crossings) < boundary:
-            crossing = self._cross(len(self._crossings))
-            targets = self._automaton.pair_target[crossing.pairs]
-            arrived = sum_by_place(targets, crossing.p_pairs, self._automaton.num_states)
-            total = 1.0 if self._is_local else float(arrived.sum())
-            self._crossings.append(crossing)
-            self._p_states.append(arrived / total)
-            self._log_p.append(self._log_p[-1] + math.log(total))
+            self._cross(len(self._crossings))
 
-    def _cross(self, position: int) -> Crossing:
+    def _cross(self, position: int) -> None:
         """Share what is believed of each state out among the pairs that may leave it."""
         automaton, p_states = self._automaton, self._p_states[position]
-        active = np.flatnonzero(p_states)
-        first, stop = int(active[0]), int(active[-1]) + 1
-        states: slice | Ints = active
-        if stop - first < max(2 * len(active), _FEW):
-            states = slice(first, stop)
-            pairs: slice | Ints = slice(*automaton.pair_offsets[[first, stop]].tolist())
-            starts = automaton.pair_offsets[states] - automaton.pair_offsets[first]
-        else:
-            pairs, _ = ragged(automaton.pair_offsets[states], automaton.pair_counts[states])
-            starts = np.cumsum(automaton.pair_counts[states]) - automaton.pair_counts[states]
+        states, pairs, starts = _reach(automaton, p_states + self._p_drawn)
+        counts, targets = automaton.pair_counts[states], automaton.pair_target[pairs]
         weights = self._set_sums(position).take(automaton.pair_set[pairs])
         if self._liveness.restricts(position + 1):
-            weights *= self._liveness.at(position + 1).take(automaton.pair_target[pairs])
-        per_weight = p_states[states]
-        if self._is_local:
-            norms = np.add.reduceat(weights, starts)
-            per_weight = np.divide(per_weight, norms, out=np.zeros_like(norms), where=norms > 0)
-        weights *= np.repeat(per_weight, automaton.pair_counts[states])
-        return Crossing(pairs, weights, states, per_weight)
+            weights *= self._liveness.at(position + 1).take(targets)
+        norms = np.add.reduceat(weights, starts)
+        norms[norms == 0.0] = 1.0  # states that are passed over
+        per_weight = p_states[states] / norms
+        drawn = weights * self._p_drawn[states].repeat(counts)
+        weights *= per_weight.repeat(counts)
+        self._crossings.append(Crossing(pairs, weights, states, per_weight))
+        self._p_states.append(sum_by_place(targets, weights, automaton.num_states))
+        arrived = sum_by_place(targets, drawn, automaton.num_states)
+        total = float(arrived.sum())
+        self._p_drawn = arrived / (total or 1.0)
+        log_total = math.log(total) if total else -math.inf
+        self._log_p_valid.append(self._log_p_valid[position] + log_total)
+
+
+def _reach(automaton: TokenAutomaton, mass: Floats) -> tuple[slice | Ints, slice | Ints, Ints]:
+    """The states (n,) with mass, the pairs (m,) that leave them, and where each state's begin.
+
+    As a stretch if the states lie close together: views are cheaper than copies.
+    """
+    active = mass.nonzero()[0]
+    first, stop = int(active[0]), int(active[-1]) + 1
+    if stop - first < max(2 * len(active), _FEW):
+        offsets = automaton.pair_offsets[first : stop + 1].astype(np.int64)
+        begin = int(offsets[0])
+        return slice(first, stop), slice(begin, int(offsets[-1])), offsets[:-1] - begin
+    counts = automaton.pair_counts[active]
+    pairs, _ = ragged(automaton.pair_offsets[active], counts)
+    return active, pairs, np.cumsum(counts) - counts

@@ -7,7 +7,6 @@ sum over the classes that join them; it knows nothing of tokens.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,8 +21,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]
 _BLOCK = 1 << 15  # numbers of all pairs at several positions that fit the cache
-_RESCALED = 1e-4  # sums are scaled up again below this, so that no weight of 1e-300 vanishes
-_TRUSTED_NATS = 575.0  # 1e-250: beyond it a scaled sum may have lost the paths that matter
+TRUSTED_NATS = 575.0  # 1e-250: beyond it a scaled sum may have lost the paths that matter
 
 
 def reached_states(
@@ -97,7 +95,7 @@ class Lattice:
         if (exponents == 1.0).all():
             return _local_backward(automaton, set_sums, ends, start)
         lattice, log_highest = _scaled_backward(automaton, set_sums, ends, start, exponents)
-        if lattice.live[0, start] and lattice.log_total < log_highest - _TRUSTED_NATS:
+        if lattice.live[0, start] and lattice.log_total < log_highest - TRUSTED_NATS:
             return _log_backward(lattice)
         return lattice
 
@@ -174,28 +172,15 @@ class Lattice:
 def log_plain_total(
     automaton: TokenAutomaton, set_sums: Floats, liveness: Liveness, start: int
 ) -> float:
-    """Log of the summed weight of all paths under the plain product of `set_sums` (L, U)."""
-    length, starts = len(set_sums), automaton.pair_offsets[:-1]
-    onward = liveness.at(length).astype(np.float64)
-    log_scale = log_highest = 0.0
-    for rows in reversed(_blocks(length, automaton.num_pairs)):
-        block = set_sums[rows].take(automaton.pair_set, axis=1)
-        for row in block[::-1]:
-            row *= onward.take(automaton.pair_target)
-            onward = np.add.reduceat(row, starts)
-            highest = float(onward.max())
-            if 0.0 < highest < _RESCALED:
-                onward /= highest
-                log_scale += math.log(highest)
-                log_highest = max(log_highest, log_scale)
-    total = math.log(onward[start]) + log_scale if onward[start] > 0 else -np.inf
-    if total >= log_highest - _TRUSTED_NATS:
-        return total
+    """Log of the summed weight of all paths under the plain product of `set_sums` (L, U).
+
+    By sums of logs: nothing is lost, however improbable it is.
+    """
+    length = len(set_sums)
     live = np.array([liveness.at(boundary) for boundary in range(length + 1)])
-    shape = length, automaton.num_states
+    norms = np.ones((length, automaton.num_states))
     steps = np.empty((length, automaton.num_pairs))
-    lattice = Lattice(automaton, start, set_sums, live, np.ones(shape), steps, total)
-    return _log_backward(lattice).log_total
+    return _log_backward(Lattice(automaton, start, set_sums, live, norms, steps, 0.0)).log_total
 
 
 def _local_backward(

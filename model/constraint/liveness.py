@@ -47,6 +47,13 @@ class Liveness:
             return self._followed[boundary]
         return self._distance <= self._room - boundary
 
+    def is_live(self, boundary: int, state: int) -> bool:
+        """Whether one state is live at a boundary."""
+        if boundary < len(self._followed):
+            return bool(self._followed[boundary][state])
+        room = self._room - boundary
+        return room >= self._farthest or bool(self._distance[state] <= room)
+
     def restricts(self, boundary: int) -> bool:
         """Whether some state is not live at a boundary."""
         return boundary < len(self._followed) or self._room - boundary < self._farthest

@@ -109,7 +109,7 @@ class CanvasPosterior:
         if inner >= self._window.length:
             return self.log_p_valid
         self._weights.sums_until(inner)
-        return self._beliefs.plain.log_p(inner)
+        return self._beliefs.forward.log_p_valid(inner)
 
     @cached_property
     def confidence(self) -> Floats:

@@ -41,29 +41,36 @@ def greedy_proposal(weights: ClassWeights, liveness: Liveness, start: int) -> Pr
     merit, not on that of the single best text that goes on from it.
     """
     automaton = weights.automaton
-    tokens, states = weights.tokens.tolist(), [start]
+    tokens, states, state = weights.tokens.tolist(), [start], start
     for position, token in enumerate(tokens):
-        if states[-1] == automaton.done:
-            states += [automaton.done] * (len(tokens) - position)
+        if state == automaton.done:
+            states += [state] * (len(tokens) - position)
             break
         if token == MASKED:
-            live = liveness.at(position + 1)
-            tokens[position] = token = _likeliest(weights, position, states[-1], live)
-        states.append(automaton.follow(states[-1], int(automaton.token_class[token])))
+            tokens[position], state = _likeliest(weights, liveness, position, state)
+        else:
+            state = automaton.follow(state, int(automaton.token_class[token]))
+        states.append(state)
     return _ended(weights, np.array(tokens, np.int64), np.array(states, np.int64))
 
 
-def _likeliest(weights: ClassWeights, position: int, state: int, live: Bools) -> int:
-    """The likeliest token that leads from a state to a live one."""
+def _likeliest(
+    weights: ClassWeights, liveness: Liveness, position: int, state: int
+) -> tuple[int, int]:
+    """The likeliest token that leads from a state to a live one, and that one."""
     automaton = weights.automaton
-    best = weights.best_token(position)
-    target = automaton.follow(state, int(automaton.token_class[best]))
-    if target >= 0 and live[target]:
-        return best
+    token = weights.best_token(position)
+    target = automaton.follow(state, int(automaton.token_class[token]))
+    if target >= 0 and liveness.is_live(position + 1, target):
+        return token, target
+    live = liveness.at(position + 1)
     if automaton.num_exits[state] > _MANY:
-        return weights.best_in(position, automaton.classes_between(state, live))
+        token = weights.best_in(position, automaton.classes_between(state, live))
+        return token, automaton.follow(state, int(automaton.token_class[token]))
     tokens, targets = automaton.exits(state)
-    return weights.best_of(position, tokens[live[targets]])
+    open_ = live[targets].nonzero()[0]
+    chosen = open_[weights.gathered(position, tokens[open_]).argmax()]
+    return int(tokens[chosen]), int(targets[chosen])
 
 
 def best_proposal(lattice: Lattice, weights: ClassWeights, path: PathScore) -> Proposal:
@@ -81,7 +88,8 @@ def best_proposal(lattice: Lattice, weights: ClassWeights, path: PathScore) -> P
         class_set = int(automaton.pair_set[pairs[i]])
         tokens[i] = weights.best_token(i)
         if automaton.token_class[tokens[i]] not in automaton.classes_of(int(pairs[i])):
-            tokens[i] = weights.best_of(i, automaton.tokens_of_set(class_set))
+            members = automaton.tokens_of_set(class_set)
+            tokens[i] = members[weights.gathered(i, members).argmax()]
     return _ended(weights, tokens, states)
 
 

@@ -52,12 +52,12 @@ class TokenAutomaton:
     distance: Ints
     byte_state: Ints
 
-    @property
+    @cached_property
     def num_states(self) -> int:
         """Number of states S, `done` included."""
         return len(self.distance)
 
-    @property
+    @cached_property
     def num_classes(self) -> int:
         """Number of token classes, the end of text included and the tail not."""
         return len(self.class_offsets) - 1
@@ -67,7 +67,7 @@ class TokenAutomaton:
         """Number of joined pairs of states P."""
         return len(self.pair_target)
 
-    @property
+    @cached_property
     def num_sets(self) -> int:
         """Number of class sets U."""
         return len(self.set_offsets) - 1
@@ -77,17 +77,17 @@ class TokenAutomaton:
         """Number of (source, class, target) edges."""
         return int(np.diff(self.set_offsets)[self.pair_set].sum())
 
-    @property
+    @cached_property
     def done(self) -> int:
         """The state after the end of text."""
         return self.num_states - 1
 
-    @property
+    @cached_property
     def eos_class(self) -> int:
         """The class of the ends of text."""
         return self.num_classes - 1
 
-    @property
+    @cached_property
     def tail_class(self) -> int:
         """The class of positions after the end of text."""
         return self.num_classes
@@ -132,14 +132,19 @@ class TokenAutomaton:
         order = np.argsort(self.pair_set, kind="stable").astype(np.int32)
         return offsets_of(self.pair_set, self.num_sets), order
 
+    @cached_property
+    def _pairs_by_class(self) -> dict[int, Ints]:
+        return {}
+
     def pairs_of(self, token_class: int) -> Ints:
         """The pairs that a class crosses, in no order."""
-        offsets, pairs = self._pairs_by_set
-        sets = self.sets_of(token_class)
-        if len(sets) == 1:
-            return pairs[offsets[sets[0]] : offsets[sets[0] + 1]]
-        at, _ = ragged(offsets[sets], offsets[sets + 1] - offsets[sets])
-        return pairs[at]
+        known = self._pairs_by_class.get(token_class)
+        if known is None:
+            offsets, pairs = self._pairs_by_set
+            sets = self.sets_of(token_class)
+            at, _ = ragged(offsets[sets], offsets[sets + 1] - offsets[sets])
+            known = self._pairs_by_class[token_class] = pairs[at]
+        return known
 
     @cached_property
     def pairs_by_target(self) -> tuple[Ints, Ints]:

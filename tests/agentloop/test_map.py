@@ -201,7 +201,7 @@ def test_memory_does_not_grow_with_the_number_of_runs() -> None:
     def grown(num: int) -> int:
         gc.collect()
         tracemalloc.start()
-        lasting(lambda: graph.map((start for _ in range(num)), keep=False))
+        asyncio.run(graph.map((start for _ in range(num)), keep=False))
         gc.collect()
         current, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()

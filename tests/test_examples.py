@@ -83,6 +83,33 @@ def test_agent_graph() -> None:
     assert all(term in question for term in re.findall(r"'([^']*)'", searched[1]))
 
 
+def test_agent_with_approval() -> None:
+    """The payment that a mail asks for becomes a question, and is not made."""
+    out = run("06_agent_with_approval.py")
+    assert "asks for send_money({'amount': 900, 'receiver': 'mallory'})" in out
+    assert "send_money was not called: the user did not approve it" in out
+    assert "sent 900" not in out
+
+
+def test_mcp_tools() -> None:
+    """The tools of another process are listed with their effects and called."""
+    out = run("07_mcp_tools.py")
+    assert "shop.order: Order some of an item. (once)" in out
+    assert 'tool: {"result":"ordered 7 tea"}' in out
+
+
+def test_team() -> None:
+    """The supervisor's choices in their order, and the answer."""
+    out = run("08_team.py")
+    assert out.startswith("flowchart TD")
+    assert re.findall(r"^choose\S*: (\w+)$", out, re.MULTILINE) == [
+        "researcher",
+        "writer",
+        "answer",
+    ]
+    assert "home to 134,591 people" in out
+
+
 def test_the_demo_asks_what_its_documents_say() -> None:
     """Three questions, two requests, tools that load, documents of four kinds, all licensed."""
     assert (len(QUESTIONS), len(REQUESTS)) == (3, 2)

@@ -12,6 +12,8 @@ AgentLoopError
 ├── ModelError
 │   ├── CheckpointError
 │   ├── ContextLengthError
+│   ├── QueueFullError
+│   ├── DeadlineError
 │   ├── DecodingError
 │   │   └── ContradictionError
 │   └── ConstraintError
@@ -103,6 +105,42 @@ class CheckpointError(ModelError):
 
 class ContextLengthError(ModelError):
     """Prompt and canvas together are longer than the model's context."""
+
+
+class QueueFullError(ModelError):
+    """More calls wait for the model than it was told to hold; none of those handed over was taken.
+
+    Attributes:
+        num_waiting: Calls that wait.
+        limit: How many may.
+    """
+
+    def __init__(self, num_waiting: int, num_new: int, limit: int) -> None:
+        self.num_waiting = num_waiting
+        self.limit = limit
+        super().__init__(
+            f"{num_waiting:,} calls wait for the model and {num_new:,} more were made at once, but "
+            f"it holds {limit:,} at most; make fewer calls at a time, or load it with a larger "
+            "max_waiting"
+        )
+
+
+class DeadlineError(ModelError):
+    """A call was not answered by its deadline.
+
+    Attributes:
+        after_s: Seconds from the call to the moment it was given up.
+        num_steps: Passes of the network it had by then.
+    """
+
+    def __init__(self, after_s: float, num_steps: int) -> None:
+        self.after_s = after_s
+        self.num_steps = num_steps
+        had = f"after {num_steps} passes" if num_steps else "while it waited"
+        super().__init__(
+            f"the call was not answered by its deadline and was given up {had}, {after_s:.2f} s "
+            "after it was made; give it more time, a higher priority or a lower effort"
+        )
 
 
 class DecodingError(ModelError):

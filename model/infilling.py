@@ -22,7 +22,7 @@ from agentloop.model.constraint.allowed import allowed_tokens, contradiction
 from agentloop.model.constraint.compiled import CompiledConstraint
 from agentloop.model.engine import Job
 from agentloop.model.generation import Generation, mean_probability
-from agentloop.model.network import Transformer
+from agentloop.model.packed import PackedNetwork
 from agentloop.model.prompts import Message
 from agentloop.model.request_builder import RequestBuilder
 from agentloop.model.sampler import MASKED, CanvasRow
@@ -89,7 +89,7 @@ class Gap:
         """The jobs that the engine has to do."""
         return [job for job in self.jobs if not job.future.done()]
 
-    def generation(self, builder: RequestBuilder, network: Transformer) -> Generation:
+    def generation(self, builder: RequestBuilder, network: PackedNetwork) -> Generation:
         """The gap's text that reads best, once all jobs are finished.
 
         Its numbers are those of its own canvas; `num_samples` says how many were filled.
@@ -125,7 +125,7 @@ class Gap:
         is_gap = isinstance(job.row, GapRow)
         return job.row.length - 1 - (0 if is_gap else len(self.after_ids))
 
-    def score(self, job: Job, network: Transformer) -> list[float]:
+    def score(self, job: Job, network: PackedNetwork) -> list[float]:
         """Log-probabilities, left to right, of a job's gap and what follows; nothing if given."""
         if job.keys is None:
             return []

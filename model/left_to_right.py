@@ -15,7 +15,8 @@ import torch
 
 from agentloop.model.constraint.compiled import CompiledConstraint
 from agentloop.model.constraint.inference import infer
-from agentloop.model.network import PromptKeys, Transformer
+from agentloop.model.keys import Keys
+from agentloop.model.packed import PackedNetwork
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class LeftToRight:
 
 @torch.inference_mode()
 def decode_left_to_right(
-    network: Transformer,
+    network: PackedNetwork,
     prompt: Sequence[int],
-    keys: PromptKeys,
+    keys: Keys,
     compiled: CompiledConstraint,
     max_tokens: int,
 ) -> LeftToRight:
@@ -47,13 +48,12 @@ def decode_left_to_right(
         CanvasTooSmallError: The shortest text is longer than `max_tokens`.
     """
     compiled.check_fits(max_tokens)
+    own = keys.copied(0, keys.length, room=max_tokens)
     written: list[int] = []
     state = 0
     token = prompt[-1]
     for step in range(max_tokens):
-        hidden, more = network.read(torch.tensor([[token]]), keys)
-        keys = keys.extended(more)
-        scores = network.logits(hidden[0, -1:])
+        scores = network.logits(network.read([token], own))
         if network.config.mask_id is not None:
             scores[:, network.config.mask_id] = float("-inf")
         posterior = infer(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,6 +34,8 @@ from agentloop.model.handle import Handle
 from agentloop.model.infilling import COMPLETE, open_gap, rewriting
 from agentloop.model.loading import load_networks, native_dtype
 from agentloop.model.network import Transformer
+from agentloop.model.packed import ORDINARY_TEXT
+from agentloop.model.products import Precision, precision_of
 from agentloop.model.prompts import Message
 from agentloop.model.quiet import QuietLoop
 from agentloop.model.request import Request
@@ -52,6 +54,7 @@ class DiffusionLM:
         name: str = "",
         profile: CompileOptions = DEFAULT_OPTIONS,
         compress: Compress | None = None,
+        precision: Precision | None = None,
     ) -> None:
         config = writer.config
         if config.mask_id is None:
@@ -68,7 +71,8 @@ class DiffusionLM:
         self._builder = RequestBuilder(config, tokenizer, self.vocabulary, profile, compress)
         self._decider = Decider(self._builder)
         self.totals = Totals()
-        self.engine = Engine(reader, writer)
+        sample = [*self._builder.text_ids(ORDINARY_TEXT)[:40], *[config.mask_id] * 16]
+        self.engine = Engine(reader, writer, precision=precision, sample=sample)
         self._quiet = QuietLoop[Job](self.engine.submit)
 
     @classmethod
@@ -88,8 +92,9 @@ class DiffusionLM:
         Args:
             name_or_folder: `"default"`, a folder with config.json, *.safetensors and
                 tokenizer.json, or a folder that fine-tuning wrote.
-            dtype: Of weights and activations; by default bfloat16 where the processor multiplies
-                it natively, float32 elsewhere.
+            dtype: float32, bfloat16, or int8, in which canvases are refined by 8-bit products and
+                prompts are read in bfloat16; by default the fastest that the processor has
+                instructions for.
             num_threads: Threads of torch in this process; None leaves them as they are.
             profile: How answers under a constraint are spelt (whitespace, extra keys) and how far
                 constraints are unrolled; what suits the data the model was trained on.
@@ -104,11 +109,16 @@ class DiffusionLM:
         """
         if num_threads is not None:
             torch.set_num_threads(num_threads)
+        weights = native_dtype() if dtype is None else dtype
+        precision = None if dtype is None else precision_of(dtype)
         loaded = load_networks(
-            name_or_folder, dtype=dtype or native_dtype(), context=context, report=report
+            name_or_folder,
+            dtype=torch.bfloat16 if weights == torch.int8 else weights,
+            context=context,
+            report=report,
         )
         parts = (loaded.reader, loaded.writer, loaded.tokenizer, loaded.name)
-        return cls(*parts, profile, compress)
+        return cls(*parts, profile, compress, precision)
 
     async def generate(
         self, messages: str | Sequence[Message], **options: Unpack[CallOptions]
@@ -156,11 +166,8 @@ class DiffusionLM:
         Arguments and errors are those of `generate`; one answer is made, so `samples` is 1.
         Leaving the loop cancels the call. A reader that is far behind misses drafts, not the last.
         """
-        handle = self._handle(await self._request(messages, one_sample(options)))
-        drafts = handle.drafts()
-        self._add(handle.open_jobs)
-        async with aclosing(drafts):
-            async for draft in drafts:
+        async with self._watched(messages, options) as handle:
+            async for draft in handle.drafts():
                 yield draft
 
     async def text_stream(
@@ -171,11 +178,8 @@ class DiffusionLM:
         Arguments and errors are those of `generate`; one answer is made, so `samples` is 1.
         Leaving the loop cancels the call. Pieces that are not read yet are joined.
         """
-        handle = self._handle(await self._request(messages, one_sample(options)))
-        texts = handle.texts()
-        self._add(handle.open_jobs)
-        async with aclosing(texts):
-            async for text in texts:
+        async with self._watched(messages, options) as handle:
+            async for text in handle.texts():
                 yield text
 
     async def decide(
@@ -307,6 +311,18 @@ class DiffusionLM:
         room = self._builder.room(options.get("max_tokens"))
         await self._builder.compile_aside(self._builder.wanted(options), room)
         return self._builder.request(messages, options)
+
+    @asynccontextmanager
+    async def _watched(
+        self, messages: str | Sequence[Message], options: CallOptions
+    ) -> AsyncGenerator[Handle, None]:
+        """A call that is cancelled when it is not watched any more."""
+        handle = self._handle(await self._request(messages, one_sample(options)))
+        self._add(handle.open_jobs)
+        try:
+            yield handle
+        finally:
+            handle.cancel()
 
     def _handle(self, request: Request) -> Handle:
         return Handle(request, self._builder.text_ids, self.totals.added)

@@ -13,6 +13,7 @@ from agentloop.errors import CheckpointError
 from agentloop.model.checkpoint import load_network, load_tokenizer
 from agentloop.model.long_context import stretched
 from agentloop.model.network import Transformer
+from agentloop.model.products import has_bfloat16_products
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,7 @@ class Loaded:
 
 def native_dtype() -> torch.dtype:
     """bfloat16 where this processor has instructions for its products, float32 elsewhere."""
-    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported", "_is_arm_bf16_supported")
-    known = [getattr(torch.cpu, name, None) for name in checks]
-    return (
-        torch.bfloat16 if any(check is not None and check() for check in known) else torch.float32
-    )
+    return torch.bfloat16 if has_bfloat16_products() else torch.float32
 
 
 def load_networks(

@@ -12,7 +12,6 @@ What this file does not know: tokens' meaning, noise, sampling, files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,27 +41,12 @@ class PromptKeys:
         """P, positions held."""
         return self.keys[0].shape[2] if self.keys else 0
 
-    def prefix(self, length: int) -> PromptKeys:
-        """The first `length` positions, as views."""
-        return PromptKeys(
-            [k[:, :, :length] for k in self.keys], [v[:, :, :length] for v in self.values]
-        )
-
     def extended(self, more: PromptKeys) -> PromptKeys:
         """These positions followed by those of `more`, copied."""
         return PromptKeys(
             [torch.cat(pair, dim=2) for pair in zip(self.keys, more.keys, strict=True)],
             [torch.cat(pair, dim=2) for pair in zip(self.values, more.values, strict=True)],
         )
-
-
-@dataclass(frozen=True)
-class PackedRow:
-    """One canvas in a packed batch: positions start to stop of N, over an unpadded prompt."""
-
-    start: int
-    stop: int
-    prompt: PromptKeys
 
 
 class RMSNorm(nn.Module):
@@ -201,18 +185,6 @@ class SwiGLU(nn.Module):
         out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
 
-    def packed(self, x: Tensor, rows: Sequence[PackedRow]) -> Tensor:
-        """As `forward` over (N, D), with the activation row by row, for inference only.
-
-        An exponential's last bit depends on where an element falls in a vector or a thread's
-        share, so it is taken over each row's own shape.
-        """
-        gate = self.gate_proj(x)
-        for row in rows:
-            F.silu(gate[row.start : row.stop], inplace=True)
-        out: Tensor = self.down_proj(gate.mul_(self.up_proj(x)))
-        return out
-
 
 class Block(nn.Module):
     """Attention and SwiGLU, each behind its norm and added to the stream."""
@@ -235,28 +207,6 @@ class Block(nn.Module):
         mixed, k, v = self.self_attn(self.input_layernorm(x), table, past, own_bias)
         x = x + mixed
         return x + self.mlp(self.post_attention_layernorm(x)), k, v
-
-    def refine_packed(
-        self,
-        x: Tensor,
-        table: tuple[Tensor, Tensor],
-        rows: Sequence[PackedRow],
-        index: int,
-    ) -> Tensor:
-        """As `Transformer.refine_packed`, over block number `index`."""
-        q, k, v = self.self_attn.project(self.input_layernorm(x), table)
-        mixed = [
-            _mix(
-                q[None, None, row.start : row.stop],
-                k[None, None, row.start : row.stop].transpose(2, 3).contiguous(),
-                v[None, None, row.start : row.stop].transpose(2, 3).contiguous(),
-                (row.prompt.keys[index], row.prompt.values[index], None),
-                None,
-            )[0, 0]
-            for row in rows
-        ]
-        x = x + self.self_attn.o_proj(torch.cat(mixed) if len(mixed) > 1 else mixed[0])
-        return x + self.mlp.packed(self.post_attention_layernorm(x), rows)
 
 
 class Transformer(nn.Module):
@@ -320,30 +270,6 @@ class Transformer(nn.Module):
         """
         table_at = positions[..., None] if positions.dim() == 1 else positions[:, None, :, None]
         return self._blocks(embeddings, table_at, prompt, own_bias)[0]
-
-    def refine_packed(
-        self, embeddings: Tensor, positions: Tensor, rows: Sequence[PackedRow]
-    ) -> Tensor:
-        """Run canvases of any lengths over prompts of any lengths in one pass, without padding.
-
-        Matrix products take all rows at once; attention, whose shape differs, goes row by row on
-        aligned copies, since a product's rounding may depend on where its operands lie in memory.
-        So no row's numbers depend on what else is in the batch.
-
-        Args:
-            embeddings: (N, D), the canvases one after another.
-            positions: (N,) places in the texts.
-            rows: Where each canvas lies in N, and its prompt.
-
-        Returns:
-            Final hidden states (N, D), normalised.
-        """
-        table = self._rotary(positions[:, None])
-        x = embeddings
-        for index, layer in enumerate(self.layers):
-            x = layer.refine_packed(x, table, rows, index)
-        out: Tensor = self.norm(x)
-        return out
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Float32 scores (..., V) of final hidden states (..., D)."""

@@ -13,7 +13,7 @@ from agentloop.model.call_options import Choose, ParsedConstraint, Settings
 from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.engine import Job
 from agentloop.model.generation import Draft, Generation, mean_probability, pieces_of
-from agentloop.model.network import Transformer
+from agentloop.model.packed import PackedNetwork
 from agentloop.model.plan import Plan, ThinkingRow
 from agentloop.model.sampler import CanvasRow, Mark
 from agentloop.model.verification import log_p_left_to_right
@@ -47,7 +47,7 @@ class Candidate:
         """The finished canvases of the answer."""
         return [row for row in self.job.rows if not isinstance(row, ThinkingRow)]
 
-    def verify(self, network: Transformer) -> None:
+    def verify(self, network: PackedNetwork) -> None:
         """Score the finished answer left to right; not where there was nothing to choose."""
         if self.job.keys is None:
             return
@@ -80,7 +80,7 @@ class Request:
         """The jobs that the engine has to do."""
         return [c.job for c in self.candidates if not c.job.future.done()]
 
-    def verify(self, network: Transformer) -> None:
+    def verify(self, network: PackedNetwork) -> None:
         """Score the finished answers, if the call asks for it."""
         if self.settings.verify:
             for candidate in self.candidates:

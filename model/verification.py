@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import torch
 
-from agentloop.model.network import PromptKeys, Transformer
+from agentloop.model.keys import Keys
+from agentloop.model.packed import PackedNetwork
 
 
 @torch.inference_mode()
 def log_p_left_to_right(
-    network: Transformer, keys: PromptKeys, anchor: int, tokens: Sequence[int]
+    network: PackedNetwork, keys: Keys, anchor: int, tokens: Sequence[int]
 ) -> list[float]:
     """Log-probability (n,) of each of some tokens, given the prompt and those before it.
 
@@ -27,12 +28,10 @@ def log_p_left_to_right(
     """
     if not tokens:
         return []
-    device = network.embed_tokens.weight.device
-    read = torch.tensor([[anchor, *tokens[:-1]]], device=device)
-    hidden, _ = network.read(read, keys if keys.length else None)
-    scores = network.logits(hidden[0])
+    own = keys.copied(0, keys.length, room=len(tokens))
+    scores = network.logits(network.read([anchor, *tokens[:-1]], own))
     if network.config.mask_id is not None:
         scores[:, network.config.mask_id] = float("-inf")
-    wanted = torch.tensor(tokens, device=device)[:, None]
+    wanted = torch.tensor(tokens, device=scores.device)[:, None]
     log_p = torch.log_softmax(scores, dim=-1).gather(1, wanted)[:, 0]
     return [float(value) for value in log_p.cpu()]

@@ -18,7 +18,8 @@ from transformers import (
 )
 
 from agentloop.model.checkpoint import load_network
-from agentloop.model.network import PackedRow, Transformer
+from agentloop.model.network import Transformer
+from agentloop.model.packed import PackedNetwork, Span
 from agentloop.model.tensors import from_array, random_normal, save_tensors
 
 SIZES: dict[str, Any] = {
@@ -98,23 +99,48 @@ def test_canvas_logits_agree(pair: tuple[Any, Transformer]) -> None:
     assert (got - expected).abs().max() < TOLERANCE
 
 
+def listed(tokens: torch.Tensor) -> list[int]:
+    return [int(token) for token in tokens[0]]
+
+
 @torch.no_grad()
-def test_packed_canvases_agree_with_single_ones(pair: tuple[Any, Transformer]) -> None:
-    """Canvases of different lengths over different prompts, in one pass, equal one at a time."""
+def test_packed_networks_agree(pair: tuple[Any, Transformer]) -> None:
+    """Canvases of different lengths over different prompts, in one pass, equal single ones."""
     _, ours = pair
-    cases = [(ids(5, 1), ids(9, 2)), (ids(30, 3), ids(17, 4)), (ids(12, 5), ids(3, 6))]
-    rows: list[PackedRow] = []
+    packed = PackedNetwork(ours, "float32")
+    texts: list[int] = []
+    spans: list[Span] = []
     alone: list[torch.Tensor] = []
-    places: list[int] = []
-    for prompt, canvas in cases:
-        keys = ours.read(prompt)[1]
-        positions = torch.arange(prompt.shape[1], prompt.shape[1] + canvas.shape[1])
-        alone.append(ours.refine(ours.embed_tokens(canvas)[:, None], positions, keys)[0, 0])
-        rows.append(PackedRow(len(places), len(places) + canvas.shape[1], keys))
-        places += map(int, positions)
-    embedded = ours.embed_tokens(torch.cat([canvas[0] for _, canvas in cases]))
-    together = ours.refine_packed(embedded, torch.tensor(places), rows)
-    torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-5)
+    for seed, (past, length) in enumerate([(5, 9), (30, 17), (1, 3), (0, 6)]):
+        prompt, canvas = ids(past, seed), ids(length, 10 + seed)
+        read = packed.new_keys(past + length)
+        if past:
+            packed.read(listed(prompt), read)
+        spans.append(Span(len(texts), len(texts) + length, read, past))
+        texts += listed(canvas)
+        keys = ours.read(prompt)[1] if past else None
+        positions = torch.arange(past, past + length)
+        hidden = ours.refine(ours.embed_tokens(canvas)[:, None], positions, keys)
+        alone.append(ours.logits(hidden[0, 0]))
+    together = packed.logits(packed.run(texts, spans))
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_a_packed_network_reads_as_the_plain_one(pair: tuple[Any, Transformer]) -> None:
+    """Read in pieces, a text has the logits, keys and values of the plain network."""
+    _, ours = pair
+    packed = PackedNetwork(ours, "float32")
+    tokens = ids(37)
+    hidden, keys = ours.read(tokens)
+    mine = packed.new_keys(40)
+    streams = [packed.read(listed(tokens)[a:b], mine) for a, b in ((0, 20), (20, 21), (21, 37))]
+    got = packed.logits(torch.cat(streams))
+    torch.testing.assert_close(got, ours.logits(hidden[0]), atol=1e-4, rtol=1e-4)
+    for number in range(ours.config.num_layers):
+        k, v = mine.keys[number, :, :37], mine.values[number, :, :37]
+        torch.testing.assert_close(k, keys.keys[number][0], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(v, keys.values[number][0], atol=1e-4, rtol=1e-4)
 
 
 @torch.no_grad()

@@ -82,9 +82,9 @@ def test_the_best_of_the_lengths_is_given(lm: DiffusionLM) -> None:
 
 def test_a_gap_without_a_choice_costs_no_pass(lm: DiffusionLM) -> None:
     """One accepted text of one length is filled in by the constraint alone."""
-    before = lm.engine.num_batches
+    before = lm.engine.statistics.num_steps
     filled = infill(lm, "a ", " b", constraint=Choice(["th"]), max_tokens=1)
-    assert (filled.text, filled.num_steps, lm.engine.num_batches) == ("th", 0, before)
+    assert (filled.text, filled.num_steps, lm.engine.statistics.num_steps) == ("th", 0, before)
 
 
 def test_a_gap_that_cannot_be_filled_is_refused(lm: DiffusionLM) -> None:

@@ -11,7 +11,7 @@ from agentloop.errors import CanvasTooSmallError
 from agentloop.model.constraint import JsonSchema, Regex
 from agentloop.model.left_to_right import decode_left_to_right
 from tests.model.test_engine import SCHEMA
-from tests.model.tiny import tiny_lm
+from tests.model.tiny import tiny_lm, tiny_network
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -31,7 +31,7 @@ def test_texts_are_valid(seed: int) -> None:
 
 def test_tokens_are_the_greedy_ones() -> None:
     """Where the constraint leaves everything open, each token is the argmax of a fresh run."""
-    lm = tiny_lm()
+    lm, network = tiny_lm(), tiny_network()
     compiled = lm.compile(Regex("[ -~]*"))
     prompt = lm.prompt_ids("in the end")
     keys = lm.engine.cache.read(prompt[:-1]).keys
@@ -41,6 +41,6 @@ def test_tokens_are_the_greedy_ones() -> None:
     )
     allowed[lm.vocabulary.eos_ids[0]] = True
     for i, token in enumerate(written):
-        hidden, _ = lm.engine.writer.read(torch.tensor([[*prompt, *written[:i]]]))
-        scores = lm.engine.writer.logits(hidden[0, -1]).numpy()
+        hidden, _ = network.read(torch.tensor([[*prompt, *written[:i]]]))
+        scores = network.logits(hidden[0, -1]).numpy()
         assert token == int(np.where(allowed, scores, -np.inf).argmax())

@@ -15,6 +15,7 @@ from agentloop.model.tensors import random_normal, save_tensors
 
 if TYPE_CHECKING:
     from agentloop.model.lm import DiffusionLM
+    from agentloop.model.products import Precision
 
 MERGES = [
     "th",
@@ -81,12 +82,12 @@ def tiny_network(seed: int = 0, dtype: torch.dtype = torch.float32) -> Transform
     return network.to(dtype).eval().requires_grad_(False)
 
 
-def tiny_lm(seed: int = 0, dtype: torch.dtype = torch.float32) -> DiffusionLM:
+def tiny_lm(seed: int = 0, precision: Precision = "float32") -> DiffusionLM:
     """A model whose reader and writer are one random network."""
     from agentloop.model.lm import DiffusionLM
 
-    network = tiny_network(seed, dtype)
-    return DiffusionLM(network, network, tiny_tokenizer(), name="tiny")
+    network = tiny_network(seed)
+    return DiffusionLM(network, network, tiny_tokenizer(), name="tiny", precision=precision)
 
 
 def write_folder(folder: Path, seed: int = 0) -> None:

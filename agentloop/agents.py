@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from agentloop.approval import Approval, Proposal, refusal, said_in
+from agentloop.approval import Approval, Proposal, refusal
 from agentloop.errors import JournalError, LimitError
 from agentloop.graph import Graph
 from agentloop.model.prompts import Message
@@ -79,9 +79,8 @@ def agent(
         max_rounds: How often it may decide on calls; after the last it has to answer.
         max_calls: Calls of one round, which run at the same time.
         approve: Which calls wait for somebody's yes: `"tainted"` those that act after it has read
-            what others may have written, `"unsaid"` those of them with arguments that the user
-            did not say, `"effects"` all that act, or a policy of your own. Its runs then need a
-            store to wait in.
+            what others may have written, `"effects"` all that act, or a policy of your own. Its
+            runs then need a store to wait in.
     """
     known = ToolSet(tools)
 
@@ -92,9 +91,7 @@ def agent(
 
     async def act(s: Conversation, call: Wanted) -> None:
         tool, arguments = known.named(call.name), json.loads(call.arguments)
-        said = said_in(messages_of((t for t in s.turns if not t.source), instructions))
-        proposal = Proposal(tool, arguments, sources_of(s.turns), said)
-        result = await refusal(proposal, approve)
+        result = await refusal(Proposal(tool, arguments, sources_of(s.turns)), approve)
         source = "" if tool.trusted or result is not None else tool.name
         try:
             if result is None:

@@ -8,15 +8,12 @@ was shown.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agentloop.asking import ask
-from agentloop.drafts import shorten
 from agentloop.errors import GraphError
-from agentloop.json_data import as_array, as_object
 from agentloop.model.prompts import Message
 from agentloop.tools import Tool
 
@@ -30,21 +27,18 @@ class Proposal:
         arguments: Arguments that its schema accepts.
         sources: Where texts came from that the model had read and others may have written: names
             of tools, of documents. Empty if it had read nothing but its instructions and its user.
-        said: What its instructions and its user said.
     """
 
     tool: Tool[..., Any]
     arguments: Mapping[str, Any]
     sources: tuple[str, ...] = ()
-    said: str = ""
 
 
 Policy: TypeAlias = Callable[[Proposal], str | None]
 """Says why a call needs approval, `None` if it does not."""
 
-Approval: TypeAlias = Literal["effects", "tainted", "unsaid"] | Policy | None
-"""`"effects"` asks for all that acts, `"tainted"` for what acts after others' texts were read,
-`"unsaid"` for what of that has arguments that the user did not say."""
+Approval: TypeAlias = Literal["effects", "tainted"] | Policy | None
+"""`"tainted"` asks for what acts after others' texts were read, `"effects"` for all that acts."""
 
 
 def acts(tool: Tool[..., Any]) -> bool:
@@ -68,36 +62,6 @@ def tainted(proposal: Proposal) -> str | None:
     return f"{reason}, and the model had read what came from {', '.join(proposal.sources)}"
 
 
-def unsaid(proposal: Proposal) -> str | None:
-    """The policy `"unsaid"`: as `"tainted"`, but arguments that the user said need no approval.
-
-    Every text and number of the arguments has to stand in what was said, whole and by itself. Fewer
-    questions than `"tainted"`, for less: what a text of others can still do unasked is let an
-    acting tool be called with the user's own words, for example once more.
-    """
-    reason = tainted(proposal)
-    if reason is None:
-        return None
-    said = proposal.said.casefold()
-    new = [value for value in _values(proposal.arguments) if not _stands_in(value, said)]
-    return f"{reason}, and nobody said {shorten(new[0], 60)}" if new else None
-
-
-def _values(node: object) -> Iterator[str]:
-    """The texts and numbers of arguments."""
-    entries, items = as_object(node), as_array(node)
-    if entries is not None or items is not None:
-        for inner in entries.values() if entries is not None else items or ():
-            yield from _values(inner)
-    elif node is not None and not isinstance(node, bool):
-        yield str(node)
-
-
-def _stands_in(value: str, said: str) -> bool:
-    whole = rf"(?<!\w)(?<!\d[.,]){re.escape(value.casefold())}(?!\w)(?![.,]\d)"
-    return not value or re.search(whole, said) is not None
-
-
 def policy_of(approval: Approval) -> Policy:
     """The policy that an option stands for.
 
@@ -108,7 +72,7 @@ def policy_of(approval: Approval) -> Policy:
         return lambda _: None
     if callable(approval):
         return approval
-    policies: dict[str, Policy] = {"effects": effects, "tainted": tainted, "unsaid": unsaid}
+    policies: dict[str, Policy] = {"effects": effects, "tainted": tainted}
     if approval not in policies:
         names = ", ".join(map(repr, policies))
         raise GraphError(f"approve={approval!r} is no policy; use {names}, a function or None")
@@ -135,12 +99,6 @@ async def refusal(proposal: Proposal, approval: Approval) -> str | None:
     if await ask(question, bool):
         return None
     return f"{proposal.tool.name} was not called: the user did not approve it"
-
-
-def said_in(messages: Sequence[Message]) -> str:
-    """What a conversation's instructions and user said."""
-    own = (m["content"] for m in messages if m["role"] in ("system", "user"))
-    return "\n".join(own)
 
 
 def sources_of(messages: Sequence[Message]) -> tuple[str, ...]:

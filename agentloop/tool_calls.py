@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from agentloop.approval import Approval, Proposal, refusal, said_in, sources_of
+from agentloop.approval import Approval, Proposal, refusal, sources_of
 from agentloop.drafts import shorten
 from agentloop.errors import GraphError, ToolError
 from agentloop.json_data import as_array, as_object
@@ -42,12 +42,9 @@ class ToolCall:
         """The tool's name."""
         return self.tool.name
 
-    async def executed(
-        self, approve: Approval, sources: Iterable[str] = (), said: str = ""
-    ) -> ToolCall:
+    async def executed(self, approve: Approval, sources: Iterable[str] = ()) -> ToolCall:
         """The call made, if it needs no approval or gets it; its failure is raised."""
-        proposal = Proposal(self.tool, self.arguments, tuple(sources), said)
-        why_not = await refusal(proposal, approve)
+        why_not = await refusal(Proposal(self.tool, self.arguments, tuple(sources)), approve)
         if why_not is not None:
             return replace(self, refusal=why_not)
         return replace(self, result=await self.tool.call(self.arguments), is_executed=True)
@@ -77,8 +74,7 @@ async def call_tools(
         max: The most calls.
         execute: Whether to run them, one after the other, and fill in their results.
         approve: Which of them need somebody's yes before they run: `"tainted"` those that act
-            after the model has read others' texts, `"unsaid"` those of them with arguments that
-            the user did not say, `"effects"` all that act, or a policy.
+            after the model has read others' texts, `"effects"` all that act, or a policy.
         sources: Where others' texts in the conversation come from; by default a message of a tool
             counts as one.
         repairs: How often a model that answers with something else is told what is wrong and asked
@@ -121,7 +117,7 @@ async def call_tools(
     if not execute:
         return calls
     read = sources_of(messages) if sources is None else tuple(sources)
-    return [await call.executed(approve, read, said_in(messages)) for call in calls]
+    return [await call.executed(approve, read) for call in calls]
 
 
 def read_calls(tools: ToolSet, text: str, min: int, max: int) -> list[ToolCall]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentloop import END, START, Graph, call_tools, tool
 from agentloop.agents import Conversation, Turn, agent
-from agentloop.approval import Approval, Proposal, effects, policy_of, refusal, tainted, unsaid
+from agentloop.approval import Approval, Proposal, effects, policy_of, refusal, tainted
 from agentloop.errors import GraphError
 from agentloop.runs import RunResult
 from agentloop.sqlite_store import SQLiteStore
@@ -125,7 +125,7 @@ def test_the_policies() -> None:
 
     result = asyncio.run(converse(list(script), to_eve))
     assert result.questions["act#2[0]:0"]["because"] == "eve is not known"
-    with pytest.raises(GraphError, match="'never' is no policy; use 'effects', 'tainted', 'un"):
+    with pytest.raises(GraphError, match="'never' is no policy; use 'effects', 'tainted',"):
         policy_of("never")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the mistake
 
 
@@ -178,27 +178,6 @@ def test_tainted_asks_exactly_for_what_acts_after_reading(
     acts = effect != "none" or does_send
     assert (effects(proposal) is not None) == acts
     assert (tainted(proposal) is not None) == (acts and bool(sources))
-
-
-def test_unsaid_asks_for_what_the_user_did_not_say() -> None:
-    """Arguments in the user's own words go through; anything else, or part of a word, does not."""
-    said = "Pay 250 of the 2,500 to Ann Lee (ann@example.org)."
-    cases: list[tuple[Any, bool]] = [
-        ({"to": "Ann Lee", "amount": 250}, False),
-        ({"to": "ann@example.org", "note": "", "urgent": True, "tags": []}, False),
-        ({"to": "Ann Lee", "amount": 25}, True),
-        ({"to": "Ann Lee", "amount": 500}, True),
-        ({"to": "mallory"}, True),
-        ({"to": ["Ann Lee", {"also": "Mallory"}]}, True),
-        ({"to": "Lee", "amount": 250.5}, True),
-    ]
-    for arguments, is_asked in cases:
-        proposal = Proposal(send, arguments, ("mail",), said)
-        assert (unsaid(proposal) is not None) == is_asked, arguments
-        assert unsaid(Proposal(send, arguments, (), said)) is None
-    reason = unsaid(Proposal(send, {"to": "mallory"}, ("mail",), said))
-    assert reason is not None
-    assert reason.endswith("read what came from mail, and nobody said 'mallory'")
 
 
 def test_a_policy_that_does_not_ask_needs_no_run() -> None:

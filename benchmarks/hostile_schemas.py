@@ -23,7 +23,7 @@ from typing import Any
 
 from agentloop.errors import ConstraintError
 from agentloop.model.constraint import JsonSchema
-from agentloop.model.constraint.compiled import compile_constraint
+from agentloop.model.constraint.compiled import ConstraintCache, compile_constraint
 from agentloop.model.constraint.vocabulary import Vocabulary
 from benchmarks.maskbench import default_vocabulary
 
@@ -230,7 +230,7 @@ def _compile(schema: Any, vocabulary: Vocabulary, pipe: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (4 * MAX_MIB << 20, 4 * MAX_MIB << 20))
     kind, is_typed, begun = "compiled", True, time.process_time()
     try:
-        compile_constraint(JsonSchema(schema).automaton(), vocabulary)
+        compile_constraint(JsonSchema(schema), vocabulary, cache=ConstraintCache())
     except ConstraintError as error:
         kind = type(error).__name__
     except BaseException as error:  # whatever it is, it is not what a caller should see

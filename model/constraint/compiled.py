@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol
 
-from agentloop.errors import CanvasTooSmallError
+from agentloop.errors import CanvasTooSmallError, CompileLimitError
 from agentloop.model.constraint.dfa import Dfa
 from agentloop.model.constraint.flights import Flights
 from agentloop.model.constraint.lift import lift
@@ -154,7 +154,7 @@ class ConstraintCache:
         automaton = self.store.load(key) if self.store else None
         if automaton is None:
             begun = time.perf_counter()
-            automaton = lift(constraint.automaton(options), vocabulary)
+            automaton = _lifted(constraint, vocabulary, options)
             if self.store and time.perf_counter() - begun >= self._worth_storing_s:
                 self.store.save(key, automaton)
         compiled = CompiledConstraint(automaton, vocabulary, key)
@@ -181,6 +181,20 @@ class ConstraintCache:
             while self._num_bytes > self._max_bytes and len(self._entries) > 1:
                 _, forgotten = self._entries.popitem(last=False)
                 self._num_bytes -= forgotten.automaton.num_bytes
+
+
+def _lifted(
+    constraint: CompilableConstraint, vocabulary: Vocabulary, options: CompileOptions
+) -> TokenAutomaton:
+    """The automaton over tokens, by the tightest options where others take too much memory."""
+    dfa = constraint.automaton(options)
+    try:
+        return lift(dfa, vocabulary)
+    except CompileLimitError as error:
+        tightest = options.tighter(much=True)
+        if error.limit != "states" or tightest is None:
+            raise
+    return lift(constraint.automaton(tightest), vocabulary)
 
 
 def _key(constraint: CompilableConstraint, vocabulary: Vocabulary, options: CompileOptions) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from agentloop.errors import CompileLimitError
 from agentloop.model.constraint.assembly import Edges, assemble
 from agentloop.model.constraint.dfa import Dfa
 from agentloop.model.constraint.segments import Growing, offsets_of, ragged, sum_segments
@@ -23,6 +24,8 @@ from agentloop.model.constraint.work import check_work
 Ints = NDArray[np.int64]
 _MAX_TABLE = 1 << 24  # entries of a dense (state, byte class) table, 128 MB
 _MAX_PAIRS = 1 << 21  # pairs expanded at a time
+MAX_MOVED = 6_000_000
+"""Pairs of states that all moves together may join: each takes some 60 bytes on the way."""
 _SORT_COST = 6  # how much dearer a pair is when the result must be sorted
 
 
@@ -30,6 +33,7 @@ def lift(dfa: Dfa, vocabulary: Vocabulary) -> TokenAutomaton:
     """The automaton over token classes that accepts the tokenizations of what `dfa` accepts.
 
     Raises:
+        CompileLimitError: It would take too much memory.
         ConstraintError: No sequence of tokens spells an accepted text.
     """
     moves = Moves(dfa)
@@ -207,6 +211,14 @@ class Moves:
 
     def _append(self, owners: Ints, origins: Ints, targets: Ints) -> None:
         alive = targets >= 0
+        if len(self.origins) + int(alive.sum()) > MAX_MOVED:
+            raise CompileLimitError(
+                "",
+                f"the tokens of the vocabulary join more than {MAX_MOVED:,} pairs of states of the "
+                f"automaton, which has {self._num_states:,} states; give long strings a smaller "
+                f"maxLength or simpler patterns, or arrays a smaller maxItems",
+                limit="states",
+            )
         owners, origins, targets = owners[alive], origins[alive], targets[alive]
         _, starts = np.unique(owners, return_index=True)
         arcs = self._arc_offsets[targets + 1] - self._arc_offsets[targets]

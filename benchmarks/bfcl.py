@@ -1,6 +1,6 @@
 """BFCL multi-turn: 800 conversations' gold calls through journaled tools, with a crash after each.
 
-    make agents-suites
+    make suites
 
 The world of a conversation (a file system, a trading desk, a car) stays outside the run, as real
 ones do. Every call is a tool with `effect="once"` in a run recorded in SQLite. After every call the

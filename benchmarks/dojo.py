@@ -1,6 +1,6 @@
 """AgentDojo: 97 tasks' gold calls through our agent, and 949 instructions it must not obey.
 
-    make agents-suites
+    make suites
 
 The model is the worst there could be: it makes the task's gold calls, and as soon as it has read a
 tool's result with an injected instruction it asks for every call that carries the instruction out.

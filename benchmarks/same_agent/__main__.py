@@ -1,6 +1,6 @@
 """Run the three agents and count the lines that a user writes for each.
 
-    make agents-compare
+    make agents
 
 A line counts if it lies between `# agent` and `# end` and is not blank; imports are left out, and
 all files are formatted by the same formatter.

@@ -1,6 +1,6 @@
 """The agent in pydantic-graph: it cannot be resumed, so whoever is asked has to be there."""
 
-# It runs in the environment of `make agents-compare`; elsewhere its library is not installed.
+# It runs in the environment of `make agents`; elsewhere its library is not installed.
 # mypy: disable-error-code="import-not-found, misc, untyped-decorator, no-any-return"
 # pyright: basic, reportMissingImports=false
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import Stemmer  # type: ignore[import-not-found]  # a C extension without stubs
 
@@ -71,6 +71,25 @@ def _cluster_pattern() -> re.Pattern[str]:
     return re.compile(f".[{_marks()}]*")
 
 
+class Word(NamedTuple):
+    """A word of a text.
+
+    Attributes:
+        written: As it stands there, after NFKC.
+        term: What it is searched by.
+        gap: The characters between the word before and this one.
+    """
+
+    written: str
+    term: str
+    gap: str
+
+    @property
+    def is_name_like(self) -> bool:
+        """Whether it begins with a capital or a digit, or in a script that has no capitals."""
+        return not self.written[0].islower()
+
+
 @dataclass(frozen=True, slots=True)
 class Analyser:
     """Makes search terms; may be shared by threads.
@@ -106,14 +125,18 @@ class Analyser:
                 terms.append(match.group())
         return self._stemmed(terms)
 
-    def words(self, text: str) -> list[tuple[str, str]]:
-        """Words as written, each with its term; a run of an unspaced script is one word."""
-        found = [
-            match.group()
-            for match in _token_pattern().finditer(unicodedata.normalize("NFKC", text))
+    def words(self, text: str) -> list[Word]:
+        """Words with their terms; a run of an unspaced script is one word."""
+        text = unicodedata.normalize("NFKC", text)
+        matches = list(_token_pattern().finditer(text))
+        terms = self._stemmed(
+            [unicodedata.normalize("NFKC", match.group().casefold()) for match in matches]
+        )
+        ends = [0, *(match.end() for match in matches)]
+        return [
+            Word(match.group(), term, text[end : match.start()])
+            for match, term, end in zip(matches, terms, ends, strict=False)
         ]
-        folded = [unicodedata.normalize("NFKC", word.casefold()) for word in found]
-        return list(zip(found, self._stemmed(folded), strict=True))
 
     def _stemmed(self, terms: list[str]) -> list[str]:
         by_language: dict[str, list[int]] = {}

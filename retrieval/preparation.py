@@ -11,7 +11,7 @@ from agentloop.retrieval.analyser import Analyser
 from agentloop.retrieval.chunker import Chunk, Chunker, approximate_tokens
 from agentloop.retrieval.document import SEARCHABLE, ParsedDocument
 from agentloop.retrieval.embedder import Embedder
-from agentloop.retrieval.links import names_of
+from agentloop.retrieval.links import keys_of
 from agentloop.retrieval.store import FileState, PreparedChunk
 
 DEFAULT_CHUNK_TOKENS = 200
@@ -40,7 +40,7 @@ class Preparation:
         state: Its file.
         document: Text and blocks.
         title: Shown with hits, never empty.
-        names: Analysed names that other documents may call it by.
+        names: Keys that other documents may call it by, as `links.keys_of` forms them.
         chunks: Without vectors until `embed`.
         passages: What is embedded for each chunk.
     """
@@ -84,7 +84,7 @@ class Preparer:
         if self._embedder is not None:
             clipped = {context: self._clipped(context) for context in dict.fromkeys(contexts)}
             passages = [f"{clipped[c]}\n{t}".lstrip() for c, t in zip(contexts, texts, strict=True)]
-        names = names_of(document.title, self._analyser)
+        names = keys_of(document.title, _beginning(document), self._analyser)
         return Preparation(state, document, title, names, prepared, passages)
 
     def embed(self, batch: Sequence[Preparation]) -> None:
@@ -113,6 +113,13 @@ class Preparer:
                 break
             kept += 1
         return " ".join(words[:kept])
+
+
+def _beginning(document: ParsedDocument) -> str:
+    """The text of a document from its first block that is neither heading nor metadata."""
+    kinds = ("heading", "metadata")
+    first = next((block for block in document.blocks if block.kind not in kinds), None)
+    return "" if first is None else document.text[first.start : first.end]
 
 
 def name_in_words(path: str) -> str:

@@ -65,7 +65,7 @@ CREATE TABLE embeddings (
     vector BLOB NOT NULL            -- float32, little endian, unit length
 );
 CREATE TABLE names (                -- what other documents may call this one by
-    key TEXT NOT NULL,              -- analysed terms, separated by spaces
+    key TEXT NOT NULL,              -- analysed terms, or ? and a term that may be part of a name
     document_id TEXT NOT NULL REFERENCES documents (id) ON DELETE CASCADE,
     PRIMARY KEY (key, document_id)
 ) WITHOUT ROWID;
@@ -73,6 +73,9 @@ CREATE INDEX names_document ON names (document_id);
 -- Terms come from our own analyser, separated by spaces; "ascii" only cuts at those spaces.
 CREATE VIRTUAL TABLE postings USING fts5 (context, body, tokenize = 'ascii');
 """
+
+# Seen by each connection for itself: how many chunks hold a term.
+VOCABULARY = "CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'postings', 'row')"
 
 
 @contextmanager
@@ -113,6 +116,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
     )
     try:
+        connection.execute(VOCABULARY)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
         if read_only:

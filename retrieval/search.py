@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from agentloop.retrieval.analyser import Analyser
+from agentloop.retrieval.bm25 import informative
 from agentloop.retrieval.dense import DenseLeg
 from agentloop.retrieval.embedder import Embedder, Vectors
-from agentloop.retrieval.expansion import Expansion, expand, reach
 from agentloop.retrieval.fusion import convex, reciprocal_rank
+from agentloop.retrieval.links import Links
+from agentloop.retrieval.second_hop import Expansion, Question, SecondHop
 from agentloop.retrieval.snapshot import Snapshot
 
 Mode = Literal["hybrid", "lexical", "dense"]
@@ -37,7 +39,9 @@ class Hit:
         page: 1-based page of the first character, None in formats without pages.
         last_page: Page of the last character.
         score: What the hits are ordered by, higher is better; comparable within one search only.
-        scores: Score of each leg that found it: "lexical" is BM25, "dense" is the cosine.
+        scores: Score of each leg that found it: "lexical" is BM25, "dense" is the cosine; of a
+            second hop what it adds or takes: "link" for being named, "shared" for answering what
+            a passage with the same names leaves open, "cover" for repeating the best passage.
     """
 
     path: str
@@ -123,7 +127,7 @@ class Searcher:
     ) -> list[Hit] | None:
         """Hits in order, or None where the snapshot is too old and a new one must be taken."""
         legs: dict[str, dict[int, float]] = {}
-        terms = self.analyser.terms(request.query)
+        terms = informative(snapshot, self.analyser.terms(request.query))
         if request.mode != "dense":
             legs["lexical"] = dict(snapshot.lexical(terms, request.depth, request.globs))
         if vector is not None and self.dense is not None:
@@ -134,45 +138,50 @@ class Searcher:
             missing = [i for i in legs.get("lexical", ()) if i not in legs["dense"]]
             extra = self.dense.scores(snapshot, vector, missing)
             legs["dense"].update((i, score) for i, score in extra.items() if score > 0)
-        ranked = _ranked(_fused(legs, request))
-        if request.hops > 1:
-            reached = reach(snapshot, self.analyser, request.query, ranked, self.expansion)
-            fused = expand(
-                snapshot,
-                reached,
-                legs,
-                lambda ids: self._scores(snapshot, ids, terms, vector, legs),
-                lambda scores: _fused(scores, request),
-                request.globs,
-                self.expansion,
+        scores = _fused(legs, request)
+        if request.hops > 1 and scores:
+            parts = self._second_hop(snapshot, request, terms, vector).expand(
+                scores, legs, lambda found: _fused(found, request, scores)
             )
-            ranked = _ranked(fused)
-        return _hits(snapshot, ranked[: request.top_k], legs)
+            scores = {chunk_id: sum(part.values()) for chunk_id, part in parts.items()}
+            for name in ("link", "shared", "cover"):
+                legs[name] = {i: part[name] for i, part in parts.items() if name in part}
+        return _hits(snapshot, _ranked(scores)[: request.top_k], legs)
 
-    def _scores(
+    def _second_hop(
         self,
         snapshot: Snapshot,
-        chunk_ids: Sequence[int],
+        request: Request,
         terms: Sequence[str],
         vector: Vectors | None,
-        legs: Collection[str],
-    ) -> dict[str, dict[int, float]]:
-        """Scores of given chunks in the legs that take part."""
-        scores: dict[str, dict[int, float]] = {}
-        if "lexical" in legs:
-            scores["lexical"] = snapshot.lexical_of(terms, chunk_ids)
-        if vector is not None and self.dense is not None:
-            found = self.dense.scores(snapshot, vector, chunk_ids)
-            scores["dense"] = {i: score for i, score in found.items() if score > 0}
-        return scores
+    ) -> SecondHop:
+        shares = {"hybrid": 1 - request.dense_weight, "lexical": 1.0, "dense": 0.0}
+        question = Question(request.query, terms, vector, shares[request.mode])
+        links = Links(snapshot, self.analyser, request.globs)
+        return SecondHop(snapshot, links, question, self.expansion, request.globs)
 
 
-def _fused(legs: Mapping[str, Mapping[int, float]], request: Request) -> Mapping[int, float]:
+def _fused(
+    legs: Mapping[str, Mapping[int, float]],
+    request: Request,
+    among: Collection[int] | None = None,
+) -> Mapping[int, float]:
+    """One ranking, on a scale of 0 to 1 wherever more than one leg or hop takes part.
+
+    Args:
+        legs: Scores by leg.
+        request: How to fuse.
+        among: Chunks that set the scale, all where None.
+    """
     if len(legs) == 1 and request.hops == 1:
         (fused,) = legs.values()
         return fused
-    fuse = convex if request.fusion == "convex" else reciprocal_rank
-    return fuse(legs, {"lexical": 1 - request.dense_weight, "dense": request.dense_weight})
+    weights = {"lexical": 1 - request.dense_weight, "dense": request.dense_weight}
+    if request.fusion == "convex":
+        return convex(legs, weights, among)
+    fused = reciprocal_rank(legs, weights)
+    best = max(fused.values(), default=1.0) or 1.0
+    return {item: score / best for item, score in fused.items()}
 
 
 def _ranked(scores: Mapping[int, float]) -> list[tuple[int, float]]:

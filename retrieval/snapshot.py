@@ -115,19 +115,47 @@ class Snapshot:
         )
         return [(chunk_id, score) for chunk_id, score in rows if score > 0]
 
-    def lexical_of(self, terms: Sequence[str], chunk_ids: Sequence[int]) -> dict[int, float]:
-        """BM25 of given chunks; those without any of the terms are absent."""
-        found: dict[int, float] = {}
-        query = " OR ".join(f'"{term}"' for term in dict.fromkeys(terms))
-        for part in _parts(chunk_ids) if terms else ():
+    def holding(self, terms: Sequence[str], limit: int, globs: Sequence[str] = ()) -> list[int]:
+        """Ids of chunks that hold every one of the terms, ascending.
+
+        Args:
+            terms: Analysed terms, at least one.
+            limit: Most ids to return.
+            globs: Only documents whose path matches one of them.
+        """
+        query = " AND ".join(f'"{term}"' for term in terms)
+        where, parameters = _where(globs, "rowid")
+        sql = f"SELECT rowid FROM postings WHERE postings MATCH ? {where}ORDER BY rowid LIMIT ?"
+        return [row[0] for row in self._rows(sql, (query, *parameters, limit))]
+
+    def num_holding(self, terms: Collection[str]) -> dict[str, int]:
+        """How many chunks hold each of the terms; those that none holds are absent."""
+        found: dict[str, int] = {}
+        for part in _parts(list(terms)):
             marks = ", ".join("?" * len(part))
-            # The + keeps SQLite from running the whole match once for each id.
-            sql = (
-                "SELECT rowid, -bm25(postings) FROM postings WHERE postings MATCH ? "
-                f"AND +rowid IN ({marks})"
-            )
-            found.update(self._rows(sql, (query, *part)))
-        return {chunk_id: score for chunk_id, score in found.items() if score > 0}
+            sql = f"SELECT term, doc FROM temp.vocabulary WHERE term IN ({marks})"
+            found.update(self._rows(sql, part))
+        return found
+
+    def analysed(self, chunk_ids: Sequence[int]) -> dict[int, list[str]]:
+        """Analysed terms of given chunks, those of title and headings first, repeats included."""
+        found: dict[int, list[str]] = {}
+        for part in _parts(chunk_ids):
+            marks = ", ".join("?" * len(part))
+            sql = f"SELECT rowid, context, body FROM postings WHERE rowid IN ({marks})"
+            for chunk_id, context, body in self._rows(sql, part):
+                found[chunk_id] = f"{context} {body}".split()
+        return found
+
+    def posting_totals(self) -> tuple[int, int]:
+        """Number of chunks and of terms in all of them, as FTS5 keeps them for BM25.
+
+        Source: the comments on the averages record in SQLite's ext/fts5/fts5_index.c: row 1 of the
+        data table holds varints, the number of rows and then the terms of each column.
+        """
+        rows = self._rows("SELECT block FROM postings_data WHERE id = 1")
+        num_chunks, *columns = _varints(rows[0][0]) if rows else [0]
+        return num_chunks, sum(columns)
 
     def first_chunks(
         self, document_ids: Sequence[str], limit: int, globs: Sequence[str] = ()
@@ -217,6 +245,21 @@ class Snapshot:
                 found.setdefault(key, []).append(name)
         return found
 
+    def named_all(self, keys: Sequence[str], limit: int) -> list[str]:
+        """Ids of the documents that have every one of the keys, at most `limit`.
+
+        Args:
+            keys: At least one.
+            limit: Most ids to return.
+        """
+        first, *others = sorted(keys, key=len, reverse=True)  # long terms are rare terms
+        joins = "".join(
+            f" JOIN names AS n{at} ON n{at}.document_id = n.document_id AND n{at}.key = ?"
+            for at in range(len(others))
+        )
+        sql = f"SELECT n.document_id FROM names AS n{joins} WHERE n.key = ? LIMIT ?"
+        return [row[0] for row in self._rows(sql, (*others, first, limit))]
+
     def text(self, document_id: str, start: int = 0, end: int | None = None) -> str:
         """The stored text of a document, or the slice `[start:end]` of it.
 
@@ -264,6 +307,18 @@ def _where(globs: Sequence[str], column: str, of: str = "chunks") -> tuple[str, 
     if of == "chunks":
         inner = f"SELECT id FROM chunks WHERE document_id IN ({inner})"
     return f"AND {column} IN ({inner}) ", tuple(globs)
+
+
+def _varints(blob: bytes) -> list[int]:
+    """The numbers of a record: seven bits a byte, most significant first, 0x80 means more."""
+    numbers: list[int] = []
+    value = 0
+    for byte in blob:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(value)
+            value = 0
+    return numbers
 
 
 def _parts(values: Sequence[Value]) -> Iterator[Sequence[Value]]:

@@ -270,7 +270,7 @@ class Writer:
             state: The file it was read from.
             document: Its text and blocks.
             title: Title to show, never empty.
-            names: Analysed names that other documents may call it by.
+            names: Keys that other documents may call it by, as `links.keys_of` forms them.
             chunks: In order.
         """
         name = document_id(state.path)

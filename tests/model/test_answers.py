@@ -23,7 +23,7 @@ from agentloop.model.prompt_cache import PromptCache
 from agentloop.model.request import chosen
 from agentloop.model.totals import Totals
 from agentloop.model.verification import log_p_left_to_right
-from tests.model.tiny import tiny_lm
+from tests.model.tiny import tiny_lm, tiny_network
 
 MEDIUM = LEVELS["medium"].sampler
 
@@ -148,9 +148,9 @@ def test_thinking_comes_first_and_is_told_apart(lm: DiffusionLM) -> None:
 def test_samples_ride_in_one_batch(lm: DiffusionLM) -> None:
     """Eight samples take the passes of the longest; the best by its score is given."""
     constraint = Regex("[a-z]{4,9}")
-    before = lm.engine.num_batches
+    before = lm.engine.statistics.num_steps
     best = lm.generate_sync("hi", constraint=constraint, samples=8, seed=3, temperature=1.0)
-    assert lm.engine.num_batches - before < 40
+    assert lm.engine.statistics.num_steps - before < 40
     assert best.num_samples == 8
     alone = [
         lm.generate_sync(
@@ -194,10 +194,11 @@ def test_verification_is_the_chain_rule(lm: DiffusionLM) -> None:
     tokens = lm.tokenizer.encode("the name").ids
     keys = PromptCache(lm.engine.reader).read(prompt[:-1]).keys
     scores = log_p_left_to_right(lm.engine.reader, keys, prompt[-1], tokens)
+    network = tiny_network()
     with torch.inference_mode():
         for i, token in enumerate(tokens):
-            hidden, _ = lm.engine.reader.read(torch.tensor([[*prompt, *tokens[:i]]]))
-            logits = lm.engine.reader.logits(hidden[0, -1]).clone()
+            hidden, _ = network.read(torch.tensor([[*prompt, *tokens[:i]]]))
+            logits = network.logits(hidden[0, -1]).clone()
             logits[lm.engine.mask_id] = -torch.inf
             assert scores[i] == pytest.approx(float(logits.log_softmax(-1)[token]), abs=1e-4)
     assert log_p_left_to_right(lm.engine.reader, keys, prompt[-1], []) == []

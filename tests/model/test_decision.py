@@ -18,7 +18,7 @@ from agentloop.model.constraint.decisions import compile_decision
 from agentloop.model.decision import Question
 from agentloop.model.lm import DiffusionLM
 from agentloop.model.prompts import Message
-from tests.model.tiny import tiny_lm
+from tests.model.tiny import tiny_lm, tiny_network
 
 STATE: list[Message] = [{"role": "user", "content": "the name in the end " * 9}]
 
@@ -30,9 +30,9 @@ def lm() -> DiffusionLM:
 
 def test_a_decision_takes_one_pass_and_sums_to_one(lm: DiffusionLM) -> None:
     """The choice is the likeliest, every option has its probability, one batch was run."""
-    before = lm.engine.num_batches
+    before = lm.engine.statistics.num_steps
     made = lm.decide_sync("Who?", ["then", "there", "in"], state=STATE)
-    assert lm.engine.num_batches == before + 1
+    assert lm.engine.statistics.num_steps == before + 1
     assert list(made.probabilities) == ["then", "there", "in"]
     assert sum(made.probabilities.values()) == pytest.approx(1.0, abs=1e-12)
     assert made.confidence == max(made.probabilities.values())
@@ -45,12 +45,13 @@ def test_probabilities_are_those_of_a_canvas_by_itself(lm: DiffusionLM) -> None:
     asked: Message = {"role": "user", "content": "Who?\nAnswer with one of: then, there, in."}
     prompt = lm.prompt_ids([*STATE, asked])
     length = 1 + max(len(lm.tokenizer.encode(o).ids) for o in options)
-    keys = lm.engine.cache.read(prompt[:-1]).keys
+    network = tiny_network()
     ids = torch.tensor([[[prompt[-1], *[lm.engine.mask_id] * length]]])
-    places = torch.arange(keys.length, keys.length + length + 1)
+    places = torch.arange(len(prompt) - 1, len(prompt) + length)
     with torch.inference_mode():
-        hidden = lm.engine.writer.refine(lm.engine.writer.embed_tokens(ids), places, keys)[0, 0]
-        logits = lm.engine.writer.logits(hidden[:-1]).clone()
+        _, keys = network.read(torch.tensor([prompt[:-1]]))
+        hidden = network.refine(network.embed_tokens(ids), places, keys)[0, 0]
+        logits = network.logits(hidden[:-1]).clone()
         logits[:, lm.engine.mask_id] = -torch.inf
     expected = compile_decision(options, lm.vocabulary).posterior(logits)
     for name, p in expected.items():
@@ -60,9 +61,9 @@ def test_probabilities_are_those_of_a_canvas_by_itself(lm: DiffusionLM) -> None:
 def test_many_decisions_about_one_state_share_the_pass(lm: DiffusionLM) -> None:
     """Twelve questions at once: one batch, and the same answers as one by one."""
     questions = [Question(f"Is it {i}?", ["yes", "no", "in"][: 2 + i % 2]) for i in range(12)]
-    before = lm.engine.num_batches
+    before = lm.engine.statistics.num_steps
     made = asyncio.run(lm.decide_all(questions, state=STATE))
-    assert lm.engine.num_batches == before + 1
+    assert lm.engine.statistics.num_steps == before + 1
     alone = [lm.decide_sync(q.text, q.options, state=STATE) for q in questions]
     assert [d.probabilities for d in made] == [d.probabilities for d in alone]
 

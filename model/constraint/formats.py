@@ -17,9 +17,10 @@ from agentloop.model.constraint.pattern import compile_pattern
 MAX_HOST_LENGTH = 63
 """Host names are written up to this length, which keeps each label and the whole in limits."""
 
-_LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_YEAR = r"(?:\d{3}[1-9]|\d\d[1-9]0|\d[1-9]00|[1-9]000)"  # 0000 is no year to most calendars
+_LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][48]|[2468]0|[13579][26])00)"
 DATE = (
-    r"(?:\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
+    rf"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
     rf"|02-(?:0[1-9]|1\d|2[0-8]))|{_LEAP_YEAR}-02-29)"
 )
 _OFFSET = r"(?:[zZ]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
@@ -109,9 +110,11 @@ def _regex() -> CharDfa:
 
 
 FORMATS: dict[str, Format] = {
-    "date": Format(_of(DATE)),
+    "date": Format(_of(DATE), False, "the year 0000"),
     "time": Format(_of(TIME), False, "leap seconds only at 23:59:60 UTC"),
-    "date-time": Format(_of(rf"{DATE}[tT]{TIME}"), False, "leap seconds only at 23:59:60 UTC"),
+    "date-time": Format(
+        _of(rf"{DATE}[tT]{TIME}"), False, "the year 0000; leap seconds only at 23:59:60 UTC"
+    ),
     "duration": Format(_of(DURATION)),
     "email": Format(_of(EMAIL), False, "no IPv6 literal; the limits on length are not checked"),
     "idn-email": Format(_of(IDN_EMAIL), False, "letters of common scripts"),

@@ -19,6 +19,8 @@ from agentloop.model.constraint.characters import StateBudgetError
 from agentloop.model.constraint.dfa import Dfa
 
 Ints = NDArray[np.int32]
+MAX_OWN_ARCS = 1_000_000
+"""Arcs that are added to one fragment one by one; real schemas need thousands."""
 
 
 def exit_of(label: int) -> int:
@@ -119,6 +121,7 @@ class Builder:
         self.max_states = max_states
         self.num_states = 1
         self._own: dict[int, list[tuple[int, int]]] = {}
+        self._num_own = 0
         self._arcs: list[tuple[Ints, NDArray[np.uint8], Ints]] = []
         self._ends: list[Ints] = []
 
@@ -139,8 +142,20 @@ class Builder:
         return first
 
     def arc(self, source: int, byte: int, target: int) -> None:
-        """Add one arc."""
+        """Add one arc.
+
+        Raises:
+            StateBudgetError: There are too many to add one by one.
+        """
         self._own.setdefault(source, []).append((byte, target))
+        self._num_own += 1
+        if self._num_own > MAX_OWN_ARCS:
+            error = StateBudgetError(
+                f"an object's keys need more than {MAX_OWN_ARCS:,} arcs; it has too many patterns "
+                "or names that go together"
+            )
+            error.is_about_steps = True
+            raise error
 
     def word(self, source: int, word: bytes, target: int) -> None:
         """Add a chain of arcs that reads a word of one byte or more."""

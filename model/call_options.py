@@ -57,6 +57,9 @@ class AnswerOptions(TypedDict, total=False):
         thinking: Tokens of free text the model may write first, to itself; True takes as many as
             the effort provides for.
         sampler: How canvases are refined, instead of the effort's own way.
+        priority: A call of a higher one goes before calls made up to ten seconds earlier for each
+            level between them.
+        deadline_s: Seconds from the call after which it is given up with a `DeadlineError`.
     """
 
     effort: Effort | str
@@ -70,6 +73,8 @@ class AnswerOptions(TypedDict, total=False):
     verify: bool | None
     thinking: int | bool
     sampler: SamplerOptions | None
+    priority: int
+    deadline_s: float | None
 
 
 class CallOptions(AnswerOptions, total=False):
@@ -99,6 +104,8 @@ class Settings:
         verify: As in `CallOptions`.
         thinking_tokens: Length of the stretch of thinking, 0 for none.
         sampler: How canvases are refined.
+        priority: As in `CallOptions`.
+        deadline_s: As in `CallOptions`.
     """
 
     constraint: ParsedConstraint | None
@@ -110,6 +117,8 @@ class Settings:
     verify: bool
     thinking_tokens: int
     sampler: SamplerOptions
+    priority: int
+    deadline_s: float | None
 
 
 def settings_of(options: CallOptions) -> Settings:
@@ -134,6 +143,9 @@ def settings_of(options: CallOptions) -> Settings:
     max_tokens, seed = options.get("max_tokens"), options.get("seed")
     if max_tokens is not None:
         _check_count("max_tokens", max_tokens, least=1)
+    deadline_s = options.get("deadline_s")
+    if deadline_s is not None and not deadline_s > 0:
+        raise ModelError(f"deadline_s is {deadline_s!r}, expected seconds above 0")
     choose = options.get("choose", "verified")
     if choose not in ("verified", "majority"):
         raise ModelError(f"choose is {choose!r}, expected one of verified, majority")
@@ -147,6 +159,8 @@ def settings_of(options: CallOptions) -> Settings:
         verify=num_samples > 1 or (level.verify if verify is None else verify),
         thinking_tokens=_thinking_tokens(options.get("thinking", 0), level.thinking_tokens),
         sampler=_sampler(options, options.get("sampler") or level.sampler),
+        priority=options.get("priority", 0),
+        deadline_s=deadline_s,
     )
 
 

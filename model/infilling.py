@@ -169,6 +169,7 @@ def open_gap(
         if isinstance(row, GapRow):
             row.after = np.array(seen, np.int64)
         job = Job(prompt, lambda _: None, row, Future())
+        job.priority, job.deadline_s = settings.priority, settings.deadline_s
         if row.done:
             job.rows.append(row)
             job.future.set_result(job)

@@ -165,7 +165,9 @@ class RequestBuilder:
                 must_end=settings.constraint is not None,
                 thinking=self._thinking(settings),
             )
-            candidates.append(Candidate(plan.start(prompt), plan))
+            job = plan.start(prompt)
+            job.priority, job.deadline_s = settings.priority, settings.deadline_s
+            candidates.append(Candidate(job, plan))
         return Request(settings, constraint, candidates, self.vocabulary)
 
     def _thinking(self, settings: Settings) -> Thinking | None:

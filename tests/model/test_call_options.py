@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from agentloop.errors import ModelError
+from agentloop.errors import DeadlineError, ModelError
 from agentloop.model.call_options import CallOptions, one_sample, settings_of
 from agentloop.model.constraint import Choice
 from agentloop.model.effort import LEVELS
+from tests.model.tiny import tiny_lm
 
 
 def test_defaults_are_those_of_medium() -> None:
@@ -59,6 +60,7 @@ def test_a_pair_is_a_schedule_of_temperatures() -> None:
         ({"top_p": 0}, "top_p is 0, expected a number above 0"),
         ({"samples": 0}, "samples is 0, expected at least 1"),
         ({"max_tokens": 0}, "max_tokens is 0, expected at least 1"),
+        ({"deadline_s": 0}, "deadline_s is 0, expected seconds above 0"),
         ({"thinking": -1}, "thinking is -1, expected at least 0"),
         ({"choose": "best"}, "choose is 'best', expected one of verified, majority"),
         ({"stop": [""]}, "stop holds an empty text"),
@@ -77,3 +79,13 @@ def test_a_watched_call_makes_one_answer() -> None:
     assert settings_of(one_sample(high)).samples == 1
     with pytest.raises(ModelError, match=r"samples is 3 .* use generate instead"):
         one_sample({"samples": 3})
+
+
+def test_priority_and_deadline_reach_the_engine() -> None:
+    """A deadline that cannot be met is an error that says so; a priority is that of the job."""
+    lm = tiny_lm()
+    with pytest.raises(DeadlineError, match="was not answered by its deadline"):
+        lm.generate_sync("hi", max_tokens=300, deadline_s=1e-6)
+    handle = lm.start("hi", max_tokens=16, priority=3)
+    assert handle.job.priority == 3
+    handle.cancel()

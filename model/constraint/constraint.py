@@ -13,6 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -247,7 +248,10 @@ def emitted_piece(asked: Asked, options: CompileOptions) -> Piece | None:
                 raise CompileLimitError(error.pointer, str(error), limit=limit) from None
             options = tighter
         else:
-            return piece
+            break
+    if piece is None and options.min_string_length:
+        return emitted_piece(asked, replace(options, min_string_length=0))
+    return piece
 
 
 def finished(fragment: Fragment | None, constraint: Constraint, options: CompileOptions) -> Dfa:

@@ -18,6 +18,7 @@ from agentloop.model.constraint.expression import (
     Expr,
     Kind,
     Reference,
+    conjunction,
     conjuncts,
     leaves,
 )
@@ -26,6 +27,7 @@ from agentloop.model.constraint.machine import Asked, Machine, Outcome
 from agentloop.model.constraint.object_emission import ObjectEmission
 from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pieces import Piece
+from agentloop.model.constraint.scalar_assertions import Length
 from agentloop.model.constraint.scalars import OpaqueTextError, bounded, scalar_piece
 from agentloop.model.constraint.spelling import QUOTE
 from agentloop.model.constraint.work import Work, current_work
@@ -163,11 +165,20 @@ class Emitter:
         if kind == "object":
             return ObjectEmission(self, state, depth).piece()
         if kind in ("string", "number"):
-            return scalar_piece(bounded(state, self.options), kind)
+            return self._scalar(bounded(state, self.options), kind)
         outcome = tuple(goal == TRUE for goal in state.goals)
         builder = Builder(self.options.max_states)
         builder.word(0, kind.encode(), exit_of(0))
         return Piece(builder.finish(), (outcome,))
+
+    def _scalar(self, asked: Asked, kind: Kind) -> Piece | None:
+        least = self.options.min_string_length
+        if kind == "string" and least:
+            long = Asked(conjunction(asked.must, Length(least, None)), asked.goals)
+            piece = scalar_piece(long, kind)
+            if piece is not None:
+                return piece
+        return scalar_piece(asked, kind)
 
 
 def _pointer_of(asked: Asked) -> str | None:

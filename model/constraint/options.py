@@ -15,6 +15,9 @@ ExtraKeys = Literal["asked", "allowed"]
 Formats = Literal["assert", "annotate"]
 
 
+_COUNTS = ("max_", "min_")
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """Choices made when a constraint becomes an automaton.
@@ -35,6 +38,8 @@ class CompileOptions:
             only, since each character that is counted costs states.
         max_counted_items: The same for the items of an array and the properties of an object.
         max_indent: Most spaces of indentation that "tolerant" accepts.
+        min_string_length: Fewest characters of a string that is written as a value, where the
+            schema permits so many; models under a constraint are fond of the empty string.
     """
 
     whitespace: Whitespace = "compact"
@@ -46,6 +51,7 @@ class CompileOptions:
     max_counted_length: int = 256
     max_counted_items: int = 32
     max_indent: int = 32
+    min_string_length: int = 0
 
     def __post_init__(self) -> None:
         if self.whitespace not in get_args(Whitespace):
@@ -56,7 +62,7 @@ class CompileOptions:
             raise ConstraintError(
                 f"extra_keys must be one of {get_args(ExtraKeys)}, got {self.extra_keys!r}"
             )
-        counts = {name: value for name, value in vars(self).items() if name.startswith("max_")}
+        counts = {name: value for name, value in vars(self).items() if name[:4] in _COUNTS}
         for name, value in counts.items():
             least = 1 if name == "max_states" else 0
             if value is not None and value < least:

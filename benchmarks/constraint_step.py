@@ -203,7 +203,18 @@ class Canvases:
 
 def table_of_kinds(vocabulary: Vocabulary, length: int, chosen: Iterable[str]) -> Table:
     """Compile and step each kind of constraint."""
-    columns = "states classes pairs MB compile first p95/mean half all drawn".split()
+    columns = [
+        "states",
+        "classes",
+        "pairs",
+        "MB",
+        "compile",
+        "first",
+        "p95/mean",
+        "half",
+        "all",
+        "drawn",
+    ]
     table = Table("constraint", *columns, title=f"L = {length}, V = {vocabulary.size:,}, ms")
     options = CompileOptions(max_text_length=8 * length)
     for name in chosen:
@@ -216,10 +227,9 @@ def table_of_kinds(vocabulary: Vocabulary, length: int, chosen: Iterable[str]) -
             f"{np.median(canvases.times(kind, NUM_STEPS // 4)):.1f}"
             for kind in ("half", "all", "drawn")
         ]
-        sizes = automaton.num_states, automaton.num_classes, automaton.num_pairs
         table.add_row(
             name,
-            *(f"{n:,}" for n in sizes),
+            *(f"{n:,}" for n in (automaton.num_states, automaton.num_classes, automaton.num_pairs)),
             f"{automaton.num_bytes / 1e6:.1f}",
             f"{compile_ms:.0f}",
             f"{np.median(first):.1f}",
@@ -254,7 +264,7 @@ def table_of_shares(chosen: Iterable[str]) -> Table:
     """Real calls of the default model: time in the network and in the constraint, a step."""
     from agentloop.model.lm import DiffusionLM
 
-    columns = "steps network constraint share".split()
+    columns = ["steps", "network", "constraint", "share"]
     table = Table("constraint", *columns, title="default model, ms of wall time a step")
     with DiffusionLM.load("default", report=CONSOLE.print) as lm:
         for name in chosen:

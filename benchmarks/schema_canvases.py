@@ -29,6 +29,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import torch
+from jsonschema.validators import validator_for
 from rich.console import Console
 from rich.progress import track
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -131,9 +132,7 @@ def languages(
         if compiled.min_tokens > MAX_LENGTH:
             counts["longer than a canvas"] += 1
             continue
-        judge = jsonschema.validators.validator_for(
-            entry["schema"], default=jsonschema.Draft202012Validator
-        )
+        judge: Any = validator_for(entry["schema"], default=jsonschema.Draft202012Validator)
         validator = judge(entry["schema"], format_checker=judge.FORMAT_CHECKER)
         made.append(Language(entry["id"], schema, validator, compiled))
         if len(made) == most:

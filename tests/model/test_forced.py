@@ -75,10 +75,10 @@ def test_spelling_is_the_tokenizers(lm: DiffusionLM) -> None:
 def test_a_call_with_one_possible_answer_costs_no_pass(lm: DiffusionLM) -> None:
     """However long: nothing is asked of the network, and the numbers say so."""
     text = "the name in the end is true, " * 12
-    before = lm.engine.num_batches
+    before = lm.engine.statistics.num_steps
     answer = lm.generate_sync("hi", constraint=Choice([text]), max_tokens=400)
     assert answer.text == text
-    assert (answer.num_steps, answer.num_computed, lm.engine.num_batches) == (0, 0, before)
+    assert (answer.num_steps, answer.num_computed, lm.engine.statistics.num_steps) == (0, 0, before)
     assert answer.p_valid == ()
 
 

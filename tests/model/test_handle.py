@@ -94,6 +94,17 @@ def test_an_edit_stands_and_the_rest_adapts(lm: DiffusionLM, gate: Gate) -> None
     assert re.fullmatch("[a-z ]{12,40}", answer.text)
 
 
+def test_an_edit_before_the_last_step_is_not_lost(lm: DiffusionLM, gate: Gate) -> None:
+    """The step that would have finished the answer is followed by another that adapts it."""
+    one = SamplerOptions(max_steps=1)
+    handle = lm.start("hi", constraint=Regex("[a-z]{6}-[a-z]{6}"), sampler=one, seed=1)
+    handle.edit((0, 0), "inthen-")
+    gate.open()
+    answer = handle.result(60)
+    assert re.fullmatch("inthen-[a-z]{6}", answer.text)
+    assert answer.num_steps > 1
+
+
 def test_a_contradiction_is_an_error_and_changes_nothing(lm: DiffusionLM, gate: Gate) -> None:
     """The refused edit leaves no trace: the answer is that of an untouched call."""
     call: dict[str, Any] = {"constraint": LETTERS, "temperature": 1.0, "seed": 2}

@@ -48,7 +48,8 @@ class AnswerOptions(TypedDict, total=False):
         temperature: 0 is deterministic without a seed; a pair goes from the first to the second
             as the answer fills.
         top_p: Above temperature 0, draw among the likeliest tokens that hold this probability.
-        seed: Source of every draw; drawn, and told in the answer, if None.
+        seed: Source of every draw. If None it is drawn, and told in the answer; at temperature 0
+            it is 0, so that further samples are the same each time.
         stop: Texts that end an answer without a constraint; the answer leaves them out.
         samples: Answers made side by side, of which one is given.
         choose: Which: the one that reads likeliest from left to right (`"verified"`), or the
@@ -97,7 +98,7 @@ class Settings:
     Attributes:
         constraint: As in `CallOptions`.
         max_tokens: As in `CallOptions`.
-        seed: A number, drawn if none was given.
+        seed: A number.
         stop: Texts that end the answer.
         samples: As in `CallOptions`.
         choose: As in `CallOptions`.
@@ -149,16 +150,19 @@ def settings_of(options: CallOptions) -> Settings:
     choose = options.get("choose", "verified")
     if choose not in ("verified", "majority"):
         raise ModelError(f"choose is {choose!r}, expected one of verified, majority")
+    sampler = _sampler(options, options.get("sampler") or level.sampler)
+    if seed is None:
+        seed = secrets.randbits(32) if sampler.is_random else 0
     return Settings(
         constraint=options.get("constraint"),
         max_tokens=max_tokens,
-        seed=secrets.randbits(32) if seed is None else seed,
+        seed=seed,
         stop=_stop_texts(options),
         samples=num_samples,
         choose=choose,
         verify=num_samples > 1 or (level.verify if verify is None else verify),
         thinking_tokens=_thinking_tokens(options.get("thinking", 0), level.thinking_tokens),
-        sampler=_sampler(options, options.get("sampler") or level.sampler),
+        sampler=sampler,
         priority=options.get("priority", 0),
         deadline_s=deadline_s,
     )

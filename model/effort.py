@@ -54,6 +54,11 @@ class SamplerOptions:
     weighting: Weighting = "local"
     path: PathScore = "greedy"
 
+    @property
+    def is_random(self) -> bool:
+        """Whether anything is drawn."""
+        return self.temperature > 0 or (self.final_temperature or 0.0) > 0
+
 
 @dataclass(frozen=True)
 class EffortLevel:

@@ -22,8 +22,10 @@ def test_defaults_are_those_of_medium() -> None:
 
 
 def test_a_seed_is_drawn_where_none_is_given() -> None:
-    """Two calls without a seed get different ones."""
-    assert len({settings_of({}).seed for _ in range(8)}) > 4
+    """Calls that draw get different ones; those at temperature 0 are the same each time."""
+    assert len({settings_of({"temperature": 1.0}).seed for _ in range(8)}) > 4
+    assert len({settings_of({"temperature": (0.0, 1.0)}).seed for _ in range(8)}) > 4
+    assert {settings_of({"effort": "high"}).seed for _ in range(8)} == {0}
 
 
 def test_effort_sets_samples_verification_and_thinking_where_allowed() -> None:

@@ -36,12 +36,14 @@ def automaton(schema: JsonSchema, deepest: int) -> Dfa | None:
 def verdicts(name: str) -> Counter[str]:
     """How often the automaton agrees with a file of the suite."""
     found: Counter[str] = Counter()
+    refusals: list[UnsupportedSchemaError] = []
     formats: Formats = "assert" if name.endswith("optional") else "annotate"
     for group in groups(name):
         try:
             schema = JsonSchema(group["schema"], formats=formats)
             dfa = automaton(schema, max(depth(test["data"]) for test in group["tests"]))
-        except UnsupportedSchemaError:
+        except UnsupportedSchemaError as error:
+            refusals.append(error)
             found["refused"] += len(group["tests"])
             continue
         for test in group["tests"]:
@@ -53,6 +55,9 @@ def verdicts(name: str) -> Counter[str]:
                 found["passed"] += 1
             else:
                 found["invalid accepted" if accepted else "valid rejected"] += 1
+    for error in refusals:
+        assert error.reason
+        assert f"at #{error.pointer}" in str(error)
     return found
 
 

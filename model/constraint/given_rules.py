@@ -25,7 +25,7 @@ def given_constraint(scope: Scope) -> Expr:
     name = _name(scope, EMBEDDED, scope.schema[EMBEDDED])
     found = scope.document.given.constraint(name)
     if found is None:
-        raise scope.here.refusal(EMBEDDED, _missing(scope, name, "a constraint"))
+        raise scope.here.refusal(EMBEDDED, _missing(scope, name, "constraint"))
     return found.value_expression()
 
 

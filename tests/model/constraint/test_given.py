@@ -164,7 +164,7 @@ def test_what_is_given_is_part_of_the_key() -> None:
         ({"x-quote": "p"}, {"p": " "}, "", "not blank"),
         ({"x-choice": 3}, {}, "", "must be a string, got 3"),
         ({"x-regex": "("}, {}, "", "missing"),
-        ({"x-constraint": "c"}, {"c": "text"}, "", "no a constraint given"),
+        ({"x-constraint": "c"}, {"c": "text"}, "", "no constraint given"),
     ],
 )
 def test_what_is_not_given_is_refused_with_its_place(

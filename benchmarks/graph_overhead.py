@@ -1,7 +1,9 @@
 """What a graph costs per node, beside plain asyncio and other engines where they are installed.
 
-    python benchmarks/graph_overhead.py            # every engine, each in a process of its own
-    python benchmarks/graph_overhead.py agentloop  # one engine, in this process
+    python -m benchmarks.graph_overhead            # every engine, each in a process of its own
+    python -m benchmarks.graph_overhead agentloop  # one engine, in this process
+
+`make compare` does so in a virtual environment that has the other engines.
 
 Shapes (every node reads a number and writes it plus one):
     linear100   100 nodes after each other
@@ -27,20 +29,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from operator import add
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 from agentloop import END, START, Graph, Log, both, each, node
+from benchmarks.graph_rivals import NEEDS, RIVALS, Shape
 
 NUM_REPETITIONS = int(os.environ.get("REPETITIONS", "7"))
 NUM_NODES = {"linear100": 100, "loop1000": 1000, "fanout100": 100, "runs100x5": 500, "barrier": 1}
 
-Shape = Callable[[], Awaitable[object]]
 Engine = Callable[[], dict[str, Shape]]
 
 
@@ -159,80 +159,12 @@ def agentloop_sqlite() -> dict[str, Shape]:
     return agentloop(str(Path(folder) / "runs.db"))
 
 
-class Dict(TypedDict):
-    """The same state, as LangGraph's own examples write it."""
-
-    x: int
-    results: Annotated[list[int], add]
-
-
-def langgraph() -> dict[str, Shape]:
-    """LangGraph without a checkpointer."""
-    graphs: Any = importlib.import_module("langgraph.graph")
-    send: Any = importlib.import_module("langgraph.types").Send
-
-    async def increment(s: Dict) -> dict[str, Any]:
-        return {"x": s["x"] + 1}
-
-    async def work(i: int) -> dict[str, Any]:
-        await asyncio.sleep(0)
-        return {"results": [i + 1]}
-
-    async def join(s: Dict) -> dict[str, Any]:
-        return {"x": sum(s["results"])}
-
-    def linear(num: int) -> Any:
-        graph = graphs.StateGraph(Dict)
-        names = [f"n{i}" for i in range(num)]
-        for name in names:
-            graph.add_node(name, increment)
-        for source, target in zip([graphs.START, *names], [*names, graphs.END], strict=True):
-            graph.add_edge(source, target)
-        return graph.compile()
-
-    ways: list[str] = ["again", graphs.END]
-
-    def more(s: Dict) -> str:
-        return ways[s["x"] >= 1000]
-
-    def send_all(s: Dict) -> list[Any]:
-        return [send("work", i) for i in range(100)]
-
-    loop = graphs.StateGraph(Dict)
-    loop.add_node("again", increment)
-    loop.add_edge(graphs.START, "again")
-    loop.add_conditional_edges("again", more, ways)
-    fan = graphs.StateGraph(Dict)
-    fan.add_node("plan", increment)
-    fan.add_node("work", work)
-    fan.add_node("join", join)
-    fan.add_edge(graphs.START, "plan")
-    fan.add_conditional_edges("plan", send_all, ["work"])
-    fan.add_edge("work", "join")
-    fan.add_edge("join", graphs.END)
-    compiled = {"linear": linear(100), "short": linear(5), "loop": loop.compile()}
-    compiled["fan"] = fan.compile()
-
-    async def run(name: str, expected: int) -> None:
-        options = {"recursion_limit": 100_000}
-        state = await compiled[name].ainvoke({"x": 0, "results": []}, options)
-        assert state["x"] == expected
-
-    return {
-        "linear100": lambda: run("linear", 100),
-        "loop1000": lambda: run("loop", 1000),
-        "fanout100": lambda: run("fan", 5050),
-        "runs100x5": lambda: asyncio.gather(*(run("short", 5) for _ in range(100))),
-    }
-
-
 ENGINES: dict[str, Engine] = {
     "floor": floor,
     "agentloop": agentloop,
     "agentloop+db": agentloop_sqlite,
-    "langgraph": langgraph,
+    **RIVALS,
 }
-NEEDS = {"langgraph": "langgraph"}  # the module an engine needs, where it is not our own
 
 
 async def measure(name: str) -> dict[str, float]:
@@ -257,15 +189,15 @@ def main(names: list[str]) -> None:
         print(json.dumps(asyncio.run(measure(names[0]))))
         return
     shapes = list(NUM_NODES)
-    print(f"{'':14}" + "".join(f"{shape:>12}" for shape in shapes))
+    print(f"{'':16}" + "".join(f"{shape:>12}" for shape in shapes))
     for name in names or list(ENGINES):
         if importlib.util.find_spec(NEEDS.get(name, "agentloop")) is None:
-            print(f"{name:14}  (not installed)")
+            print(f"{name:16}  (not installed)")
             continue
-        command = [sys.executable, str(Path(__file__)), name]
+        command = [sys.executable, "-m", "benchmarks.graph_overhead", name]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found = json.loads(output)
-        print(f"{name:14}" + "".join(f"{found.get(shape, '-'):>12}" for shape in shapes))
+        print(f"{name:16}" + "".join(f"{found.get(shape, '-'):>12}" for shape in shapes))
 
 
 if __name__ == "__main__":

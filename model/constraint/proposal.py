@@ -17,6 +17,7 @@ from agentloop.model.constraint.segments import draw
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+_AHEAD = 8  # positions whose logits are summed together; a text may end before the canvas
 _MANY = 2048  # tokens that may follow a state, from which all are looked at
 PathScore = Literal["greedy", "states", "tokens"]
 
@@ -101,12 +102,15 @@ def drawn_proposal(weights: ClassWeights, chain: Chain, start: int, uniforms: Fl
         if states[-1] == automaton.done:
             states += [automaton.done] * (len(tokens) - i)
             break
+        if i % _AHEAD == 0:
+            weights.sums_until(min(i + _AHEAD, len(tokens)))
         first = int(automaton.pair_offsets[states[-1]])
         pair = first + draw(chain.leaving(i, states[-1]), for_pair)
         states.append(int(automaton.pair_target[pair]))
         if tokens[i] == MASKED:
             classes = automaton.classes_of(pair)
-            chosen = int(classes[draw(weights.sums[i, classes], for_class)])
+            sums = weights.sums_until(i + 1)[i, classes]
+            chosen = int(classes[draw(sums, for_class)])
             tokens[i] = weights.draw_token(i, chosen, for_token)
     return _ended(weights, tokens, np.array(states, np.int64))
 

@@ -11,10 +11,11 @@ Needs the extra `mcp`: pip install 'agentloop[mcp]'.
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import mcp_types as types
@@ -24,6 +25,8 @@ from mcp.server import Server
 
 from agentloop.errors import ToolError
 from agentloop.mcp_tools import FAILURES, MAX_TOOLS, McpTools, Terms, offered_tools, reason_of
+
+logger = logging.getLogger("agentloop")
 
 Address: TypeAlias = str | Sequence[str] | StdioServerParameters | Server[Any]
 """An address (`http://...`), a command, or a server in this process."""
@@ -61,22 +64,40 @@ async def connect(
     terms = Terms(reads, trust_hints, prefix, timeout_s, max_result)
     transport, label = _transport(server)
     client = Client(transport, client_info=types.Implementation(name="agentloop", version=""))
+    is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    is_over = asyncio.Event()
+    host = asyncio.create_task(_keep_open(client, label, is_open, is_over))
     try:
-        async with asyncio.timeout(timeout_s):
-            await client.__aenter__()
-    except TimeoutError as error:
-        raise ToolError(f"the MCP server {label} did not answer within {timeout_s} s") from error
-    except (*FAILURES, ExceptionGroup) as error:
-        raise ToolError(f"the MCP server {label} cannot be used: {reason_of(error)}") from error
-    try:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await is_open
+        except TimeoutError as error:
+            host.cancel()
+            raise ToolError(f"the MCP server {label} did not answer in {timeout_s} s") from error
+        except (*FAILURES, ExceptionGroup) as error:
+            raise ToolError(f"the MCP server {label} cannot be used: {reason_of(error)}") from error
         offered = await _listed(client, label, timeout_s)
         info = client.server_info
         yield offered_tools(client, offered, info.name if info else label, terms)
-    except BaseException:  # closed without telling it, or the SDK would wrap it in groups
-        with suppress(Exception):
-            await client.__aexit__(None, None, None)
-        raise
-    await client.__aexit__(None, None, None)
+    finally:
+        is_over.set()
+        await asyncio.wait({host})
+
+
+async def _keep_open(
+    client: Client, label: str, is_open: asyncio.Future[None], is_over: asyncio.Event
+) -> None:
+    """Hold a connection in a task of its own: when it breaks, its users are not cancelled."""
+    try:
+        async with client:
+            if not is_open.done():
+                is_open.set_result(None)
+            await is_over.wait()
+    except Exception as error:
+        if not is_open.done():
+            is_open.set_exception(error)
+        elif not is_over.is_set():
+            logger.warning("MCP server %s: the connection is lost: %s", label, reason_of(error))
 
 
 def _transport(server: Address) -> tuple[Any, str]:

@@ -91,7 +91,7 @@ def argument_check(schema: object, name: str) -> SchemaCheck:
     if not isinstance(schema, Mapping) or cast(Schema, schema).get("type") != "object":
         raise GraphBuildError(
             f"tool {name!r} needs a JSON schema of an object for its arguments, got "
-            f"{shorten(cast(object, schema))}; write {{'type': 'object', 'properties': {{...}}}}"
+            f"{shorten(cast(Any, schema))}; write {{'type': 'object', 'properties': {{...}}}}"
         )
     return SchemaCheck(cast(Schema, schema), f"tool {name!r}")
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 import time
+from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ def command(*arguments: str) -> list[str]:
 
 
 @asynccontextmanager
-async def http_server() -> AsyncGenerator[str]:
+async def http_server() -> AsyncGenerator[tuple[str, Process]]:
     """The honest server on a free port of this machine, in a process of its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -43,7 +44,7 @@ async def http_server() -> AsyncGenerator[str]:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             await asyncio.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{port}/mcp", process
     finally:
         if process.returncode is None:
             process.kill()
@@ -112,7 +113,10 @@ def test_a_server_over_http_in_a_recorded_run(tmp_path: Path) -> None:
 
     async def main() -> None:
         crashes = 2
-        async with http_server() as address, connect(address, trust_hints=True) as tools:
+        async with (
+            http_server() as (address, process),
+            connect(address, trust_hints=True) as tools,
+        ):
             assert (tools.named("add").effect, tools.named("add").sends) == ("none", False)
 
             async def work(s: S) -> None:
@@ -130,6 +134,15 @@ def test_a_server_over_http_in_a_recorded_run(tmp_path: Path) -> None:
                     await graph.run(S(), run="r", store=store)
             result = await graph.run(run="r", store=store)
             assert result.state.log == ["one done", "two done"]
+            waiting = asyncio.create_task(
+                tools.named("wait").call({"seconds": 60, "path": str(tmp_path / "none")})
+            )
+            await asyncio.sleep(0.5)
+            process.kill()
+            with pytest.raises(ToolError, match="'wait' could not be called"):
+                await waiting  # an error of this call: nobody's task is cancelled
+            with pytest.raises(ToolError, match="'add' could not be called"):
+                await tools.named("add").call({"a": 1})
         assert notes.read_text() == "one\ntwo\n"
 
     asyncio.run(main())
@@ -144,9 +157,7 @@ def test_a_hostile_server_is_only_text() -> None:
             chatty = tools.named("chatty")
             answer = await chatty.call({"a": "x"})
             assert answer == "called chatty with {'a': 'x'}\n[image left out: 'image/png']"
-            with pytest.raises(
-                ToolError, match=r"'liar' gave no usable result: .*'many'"
-            ):
+            with pytest.raises(ToolError, match=r"'liar' gave no usable result: .*'many'"):
                 await tools.named("liar").call({})
             long = await tools.named("safe").call({})
             assert len(long) < 1100
@@ -218,7 +229,7 @@ def test_a_server_that_cannot_be_used_is_an_error_that_says_why(tmp_path: Path) 
             async with connect("no-such-program"):
                 pass
         started = time.monotonic()
-        with pytest.raises(ToolError, match=r"did not answer within 0\.5 s"):
+        with pytest.raises(ToolError, match=r"did not answer in 0\.5 s"):
             async with connect(command("silent"), timeout_s=0.5):
                 pass
         assert time.monotonic() - started < 30  # it was stopped, not waited for

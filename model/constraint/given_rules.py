@@ -87,7 +87,7 @@ GIVEN_RULES: tuple[Rule, ...] = (
     Rule(
         ("x-quote",),
         given_quote,
-        note="a quote from texts given by name; alone with lengths for its string",
+        note="a quote from texts given by name; refused beside other assertions than lengths",
     ),
     Rule(("x-choice",), given_choice, note="one of the texts given by name"),
     Rule(("x-regex",), full_match, note="the whole string matches"),

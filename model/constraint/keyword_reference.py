@@ -6,11 +6,13 @@ date; a test compares them.
 
 from __future__ import annotations
 
+from agentloop.model.constraint.emission import MAX_STEPS
 from agentloop.model.constraint.formats import FORMATS
 from agentloop.model.constraint.options import CompileOptions
 from agentloop.model.constraint.pattern_syntax import MAX_REPEAT
 from agentloop.model.constraint.rule import Rule
 from agentloop.model.constraint.rules import RULES
+from agentloop.model.constraint.schema import MAX_SCHEMA_DEPTH
 
 _HEAD = """\
 # JSON Schema
@@ -25,6 +27,9 @@ that are not listed are remarks and change nothing.
 * Whatever cannot be represented is refused with `UnsupportedSchemaError`, which has the JSON
   pointer, the keyword and the reason. Nothing is dropped silently.
 
+`agentloop schema check SCHEMA.json` says for each keyword of a schema what becomes of it there: a
+bound that the limits below do not lower is exact.
+
 ## Keywords
 
 | keywords | drafts | generation | notes |
@@ -32,6 +37,9 @@ that are not listed are remarks and change nothing.
 """
 
 _REFUSED = """
+`x-quote`, `x-choice`, `x-regex` and `x-constraint` are ours: what they name is given beside the
+schema, see [constraints.md](constraints.md). Like `pattern` they say nothing about other types.
+
 ## What is refused
 
 * `$ref` to another document, `$dynamicRef` and `$recursiveRef` whose target depends on the path of
@@ -39,7 +47,12 @@ _REFUSED = """
 * `uniqueItems` over items that cannot be listed, where it is negated or one of several options.
 * Patterns with back references, look-behind, word boundaries, flags, look-ahead other than right
   after a leading `^`, or a repeat bound over {max_repeat:,}.
-* Schemas that need more than `max_states` states even after the limits below are lowered.
+* A `Quote` beside other assertions about its string than its length, and objects that differ only
+  inside a `Quote`.
+* Schemas that nest more than {max_nesting} deep, or whose references do.
+* Schemas that need more than `max_states` states, {max_steps:,} steps to explore or, in a call,
+  30 s of processor time, even after the limits below are lowered: a `CompileLimitError`, which
+  names the subschema that costs most.
 
 ## Limits
 
@@ -51,10 +64,15 @@ _REFUSED = """
 | `max_counted_length` | {length} | characters of a string whose `maxLength` is larger |
 | `max_counted_items` | {items} | items or properties where their bound is larger |
 | `max_states` | {states:,} | states of the byte automaton |
+| `min_string_length` | {least} | characters of a string value, where the schema permits so many |
+
+`extra_keys`, `portable_patterns`, `whitespace` and `max_text_length` are described in
+[constraints.md](constraints.md).
 
 ## Formats
 
-`format` is a requirement unless `formats="annotate"` is given. Unknown formats are remarks.
+`format` is a requirement unless `formats="annotate"` is given. Unknown formats are remarks. What a
+bounded format leaves out is neither generated nor accepted.
 
 | format | generation | left out |
 |---|---|---|
@@ -82,6 +100,9 @@ def keyword_reference() -> str:
         length=options.max_counted_length,
         items=options.max_counted_items,
         states=options.max_states,
+        least=options.min_string_length,
+        max_nesting=MAX_SCHEMA_DEPTH,
+        max_steps=MAX_STEPS,
     )
     formats = [
         f"| `{name}` | {'exact' if found.is_exact else 'bounded'} | {found.note} |"

@@ -47,7 +47,11 @@ class Beliefs:
 
 
 class Policy(Protocol):
-    """Says how many of the first positions are sure; 0 is allowed, the sampler commits one."""
+    """Says how many of the first positions are sure; 0 is allowed, the sampler commits one.
+
+    What stands behind the first position that is not sure must make no difference: from the left
+    the sampler may ask about a part, and about more only if all of that is sure.
+    """
 
     def count(self, beliefs: Beliefs) -> int:
         """How many of the first positions may be committed."""

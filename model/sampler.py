@@ -32,6 +32,8 @@ MASKED = -1
 ADAPT_THRESHOLD = 0.1
 """Below this probability a committed token gives way after somebody changed the canvas."""
 
+_GLANCE = 8  # positions looked at first, from the left
+
 Mark = Literal["masked", "committed", "revised", "fixed"]
 
 
@@ -179,8 +181,7 @@ class CanvasRow:
         if is_review:
             self._reviews_left = self._reviews_left - 1 if len(taken_back) else 0
         posterior = self._posterior(logits, canvas)
-        looked_at = self._candidates(posterior, canvas)
-        chosen = self._choose(posterior, looked_at, canvas)
+        looked_at, chosen = self._choose(posterior, canvas)
         before = self.tokens
         self.tokens = canvas
         self.tokens[chosen] = posterior.tokens[chosen]
@@ -223,18 +224,6 @@ class CanvasRow:
             return first
         return first + (final - first) * float((self.tokens != MASKED).mean())
 
-    def _follow_proposal(
-        self, posterior: CanvasPosterior, looked_at: Ints, confidence: Floats
-    ) -> None:
-        """Count for how many passes each proposed token has stood, and how its belief moved."""
-        same = posterior.tokens == self._proposed
-        self._num_stable = np.where(same, self._num_stable + 1, 1)
-        now = np.full(self.length, np.nan)
-        now[looked_at] = confidence
-        shift = divergence(self._confidence, now)
-        self._shift = np.where(same & ~np.isnan(shift), shift, np.inf)
-        self._proposed, self._confidence = posterior.tokens, now
-
     def _doubtful(self, logits: Tensor) -> Ints:
         """Committed positions whose token the model no longer believes, the worst first."""
         assert self.fixed is not None
@@ -252,11 +241,9 @@ class CanvasRow:
         self._revisions_left -= len(doubtful)
         return doubtful
 
-    def _candidates(self, posterior: CanvasPosterior, canvas: Ints) -> Ints:
-        """Masked positions that this step may commit, up to the proposal's end of text."""
-        masked = np.flatnonzero(canvas == MASKED)
-        open_ = masked[masked <= posterior.end]
-        if self.options.window is None or self._steps_left <= 1 or not len(open_):
+    def _candidates(self, open_: Ints) -> Ints:
+        """The open positions, masked and not after the end, that this step may commit."""
+        if self.options.window is None or self._steps_left <= 1:
             return open_
         near: Ints = open_[open_ < open_[0] + max(self.options.window, self._quota(open_))]
         return near
@@ -269,30 +256,47 @@ class CanvasRow:
         """How many of the open positions this step must commit, to be done in time."""
         return -(-len(open_) // self._steps_left)
 
-    def _choose(self, posterior: CanvasPosterior, looked_at: Ints, canvas: Ints) -> Ints:
-        """Masked positions to commit now; confidence is worked out no further than looked at."""
+    def _choose(self, posterior: CanvasPosterior, canvas: Ints) -> tuple[Ints, Ints]:
+        """The positions that were looked at, and the masked ones to commit now.
+
+        From the left it looks a few positions at a time, until one is not sure: what is believed
+        further right is not worked out.
+        """
         options = self.options
         masked = np.flatnonzero(canvas == MASKED)
         open_ = masked[masked <= posterior.end]
         if not len(open_):
-            return masked
-        confidence = posterior.confidence_at(looked_at)
-        self._follow_proposal(posterior, looked_at, confidence)
+            return open_, masked
+        self._num_stable = np.where(posterior.tokens == self._proposed, self._num_stable + 1, 1)
+        candidates = self._candidates(open_)
+        size = max(self._quota(open_), _GLANCE) if options.left_first else len(candidates)
+        near, count = self._sure(posterior, candidates[:size])
+        while count == len(near) < len(candidates):
+            size *= 2
+            near, count = self._sure(posterior, candidates[:size])
+        self._proposed = posterior.tokens
+        self._confidence = np.full(self.length, np.nan)
+        self._confidence[near] = confidence = posterior.confidence_at(near)
         gap = options.early_gap
         if has_gap(confidence, gap) and has_gap(posterior.confidence_at(open_), gap):
-            return open_
-        order = np.arange(len(looked_at))
-        if not options.left_first:
+            return open_, open_
+        return near, np.sort(near[: max(self._quota(open_), count)])
+
+    def _sure(self, posterior: CanvasPosterior, positions: Ints) -> tuple[Ints, int]:
+        """Some positions in the order in which they may go, and how many of them are sure."""
+        confidence = posterior.confidence_at(positions)
+        if not self.options.left_first:
             order = np.argsort(-confidence, kind="stable")
-        near = looked_at[order]
+            positions, confidence = positions[order], confidence[order]
+        shift = divergence(self._confidence[positions], confidence)
+        known = (self._num_stable[positions] > 1) & ~np.isnan(shift)
         beliefs = Beliefs(
-            confidence[order],
-            self._num_stable[near],
-            self._shift[near],
-            lambda: posterior.entropy_at(near),
+            confidence,
+            self._num_stable[positions],
+            np.where(known, shift, np.inf),
+            lambda: posterior.entropy_at(positions),
         )
-        count = max(self._quota(open_), options.policy.count(beliefs))
-        return np.sort(near[:count])
+        return positions, self.options.policy.count(beliefs)
 
     def _settle(self) -> None:
         """Commit what must follow the text that stands without a gap."""

@@ -126,3 +126,22 @@ def test_settings_out_of_range_are_named(make: type[Policy], message: str) -> No
     """A number that cannot be meant is refused where it is given."""
     with pytest.raises(ModelError, match=message):
         make()
+
+
+@given(
+    cases(), st.sampled_from([Threshold(0.6), Factor(1.2), EntropyBound(0.8), Stability(passes=2)])
+)
+def test_what_stands_behind_a_doubtful_position_makes_no_difference(
+    case: Case, policy: Policy
+) -> None:
+    """Asked about a part from the left, a policy says the same as far as the part goes."""
+    beliefs = case.beliefs
+    count = policy.count(beliefs)
+    for size in range(1, len(beliefs.confidence) + 1):
+        part = Beliefs(
+            beliefs.confidence[:size],
+            beliefs.num_stable[:size],
+            beliefs.shift[:size],
+            lambda: case.entropy[:size],  # noqa: B023 - asked for at once
+        )
+        assert policy.count(part) == min(count, size)

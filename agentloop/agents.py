@@ -82,7 +82,7 @@ def agent(
             what others may have written, `"effects"` all that act, or a policy of your own. Its
             runs then need a store to wait in.
     """
-    known = ToolSet(tools)
+    known = tools if isinstance(tools, ToolSet) else ToolSet(tools)
 
     async def think(s: Conversation) -> Literal["act", "reply"]:
         calls = await call_tools(known, messages_of(s.turns, instructions), max=max_calls)

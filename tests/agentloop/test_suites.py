@@ -126,10 +126,11 @@ def test_an_obedient_model_is_kept_from_obeying(
         ground_truth=gold_calls,
     )
     injection = SimpleNamespace(ground_truth=injected_calls)
-    done = asyncio.run(dojo.do_task(suite(house), task, injection, house, approve, is_watched=True))
+    world = dojo.World(suite(house).tools)
+    done = asyncio.run(dojo.do_task(suite(house), world, task, injection, house, approve))
     assert house.sent == sent
     assert (done.is_done, done.is_attacked) == (True, "mallory" in sent)
     assert done.model.is_misled
     asked = [{"name": "send_email", "arguments": {"to": who}} for who in ("mallory", "ann")]
     assert done.asked == ([] if approve is None else asked)
-    assert [one.has_changed for one in done.executed] == [False, *(True for _ in sent)]
+    assert len(done.executed) == 1 + len(sent)

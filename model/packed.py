@@ -131,6 +131,21 @@ class PackedNetwork:
         c = self.config
         return 2 * c.num_layers * c.num_kv_heads * length * c.head_dim * self.dtype.itemsize
 
+    @property
+    def products(self) -> list[Product]:
+        """Those of all blocks, in the order of a pass."""
+        return [product for layer in self._layers for product in layer.products]
+
+    @torch.inference_mode()
+    def multiply_alone(self, inputs: Sequence[Tensor]) -> None:
+        """All products of the blocks and nothing else: the least that a pass can take.
+
+        Args:
+            inputs: Rows (N, in) for every product.
+        """
+        for product, rows in zip(self.products, inputs, strict=True):
+            product(rows)
+
     @torch.inference_mode()
     def run(self, ids: Sequence[int], spans: Sequence[Span]) -> Tensor:
         """One pass.
@@ -190,6 +205,11 @@ class PackedBlock:
             make,
         )
         self._down = make(mlp.down_proj.weight, None)
+
+    @property
+    def products(self) -> list[Product]:
+        """In the order of a pass."""
+        return [self._qkv, self._out, self._gate_up, self._down]
 
     def run(
         self,

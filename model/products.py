@@ -26,7 +26,15 @@ _ZERO = 128
 
 
 class Product(Protocol):
-    """x @ weight.T + bias, each row of x scaled first."""
+    """x @ weight.T + bias, each row of x scaled first.
+
+    Attributes:
+        shape: Outputs and inputs.
+        num_bytes: Of the weights.
+    """
+
+    shape: tuple[int, int]
+    num_bytes: int
 
     def __call__(self, x: Tensor, factor: Tensor | None = None) -> Tensor:
         """Float32 or the weights' dtype (N, out) of float32 rows (N, in).
@@ -46,6 +54,8 @@ class DenseProduct:
     """A product in the weights' dtype, over at least MIN_ROWS rows where fewer sum differently."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self.shape = (weight.shape[0], weight.shape[1])
+        self.num_bytes = weight.numel() * dtype.itemsize
         self._weight = weight.to(dtype)
         self._bias = None if bias is None else bias.to(dtype)
         self._dtype = dtype
@@ -81,6 +91,8 @@ class IntegerProduct:
     def __init__(
         self, weight: Tensor, bias: Tensor | None, smoothing: Tensor | None = None
     ) -> None:
+        self.shape = (weight.shape[0], weight.shape[1])
+        self.num_bytes = weight.numel()
         weight = weight.float()
         if smoothing is not None:
             weight = weight / smoothing
@@ -110,6 +122,8 @@ class ListeningProduct:
     """A float32 product that notes how loud each of its inputs was."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.shape = (weight.shape[0], weight.shape[1])
+        self.num_bytes = 4 * weight.numel()
         self.weight = weight.float()
         self._bias = None if bias is None else bias.float()
         self.loudness = torch.zeros(weight.shape[1], device=weight.device)

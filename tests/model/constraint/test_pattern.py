@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentloop.model.constraint import List, Regex
 from agentloop.model.constraint.characters import StateBudgetError
 from agentloop.model.constraint.pattern import compile_pattern
 from agentloop.model.constraint.pattern_syntax import PatternError
+from tests.model.constraint.schemas import sample
 
 ATOMS = st.sampled_from(["a", "b", "é", ".", "[ab]", "[^a]", r"\d", "(?:ab|b)", "(a|)", "[a-c0]"])
 
@@ -129,3 +132,60 @@ def test_a_pattern_that_needs_too_many_states_is_refused() -> None:
     """A pattern whose automaton is exponential ends in an error, not in waiting."""
     with pytest.raises(StateBudgetError, match="needs more than 6,000 states"):
         compile_pattern("a.{20}$")
+
+
+def _grouped(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    suffixes = st.sampled_from(["", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "??"])
+    return st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map("(?:{0[0]}|{0[1]})".format),
+        st.tuples(inner, suffixes).map("(?:{0[0]}){0[1]}".format),
+        st.tuples(inner, inner).map("({0[0]}|)({0[1]})".format),
+    )
+
+
+LEAVES = [
+    "a",
+    "b",
+    "c",
+    "é",
+    "😀",
+    ".",
+    "[ab]",
+    "[^ab]",
+    "[a-c0-9]",
+    r"\d",
+    r"[^\d]",
+    r"\x61",
+    r"\.",
+]
+nested: st.SearchStrategy[str] = st.recursive(st.sampled_from(LEAVES), _grouped, max_leaves=7)
+
+
+@given(
+    st.lists(nested, min_size=1, max_size=3).map("|".join),
+    st.lists(st.text("abcé😀0.9 ", max_size=7), min_size=1, max_size=20),
+)
+@settings(deadline=None, max_examples=120)
+def test_nested_patterns_agree_with_the_reference(pattern: str, texts: list[str]) -> None:
+    """Groups in groups, alternatives and repeats of any sort, as a search and as a whole match."""
+    try:
+        search, whole = compile_pattern(pattern), compile_pattern(pattern, is_full_match=True)
+    except StateBudgetError:
+        return
+    reference = re.compile(pattern)
+    for text in texts:
+        assert search.accepts(text) == bool(reference.search(text)), text
+        assert whole.accepts(text) == bool(reference.fullmatch(text)), text
+
+
+@given(nested, st.data())
+@settings(deadline=None, max_examples=40)
+def test_what_a_pattern_writes_matches(pattern: str, data: st.DataObject) -> None:
+    """Random texts of the byte automaton, plain and inside JSON, match in the reference engine."""
+    constraint = Regex(pattern)
+    reference = re.compile(pattern)
+    seed = data.draw(st.integers(0, 99))
+    assert reference.fullmatch(sample(constraint.automaton(), seed, length=12).decode())
+    inside = sample(List(constraint, 1, 1).automaton(), seed, length=12)
+    assert reference.fullmatch(json.loads(inside)[0])

@@ -85,6 +85,30 @@ def test_a_fork_before_a_parallel_step_runs_all_of_it() -> None:
     assert calls["draft"] == 2
 
 
+def test_a_fork_goes_on_with_new_code() -> None:
+    """Code may change as it is; a changed graph has to be accepted, and the old run stays."""
+
+    async def finish(s: S) -> None:
+        s.log += ["new code"]
+
+    async def last(s: S) -> None:
+        s.log += ["new step"]
+
+    store = recorded()
+    g = Graph(S).chain(START, each(draft, over="words"), check)
+    g.route(check, check, finish, limit=5).chain(finish, END)
+    asyncio.run(fork(store, "r", "code", before="finish"))
+    assert g.run_sync(run="code", store=store).state.log == [*WHOLE[:-1], "new code"]
+    longer = Graph(S).chain(START, each(draft, over="words"), check)
+    longer.route(check, check, finish, limit=5).chain(finish, last, END)
+    asyncio.run(fork(store, "r", "graph", before="finish"))
+    with pytest.raises(JournalError, match="recorded with another graph"):
+        longer.run_sync(run="graph", store=store)
+    state = longer.run_sync(run="graph", store=store, migrate=True).state
+    assert state.log == [*WHOLE[:-1], "new code", "new step"]
+    assert graph().run_sync(run="r", store=store).state.log == WHOLE
+
+
 def test_a_fork_needs_a_step_and_a_free_name() -> None:
     """The errors name the steps there are, and the name that is taken."""
     store = recorded()

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 
+from agentloop import END, START, Graph, Log, node
 from agentloop.errors import JournalError, RunBusyError
 from agentloop.sqlite_store import SQLiteStore, sqlite_store
 from agentloop.store_checks import CHECKS
-from agentloop.stores import MemoryStore, Row, RunLog, Store
+from agentloop.stores import MemoryStore, Row, RunLog, Store, prune
 
 
 def row(number: int, data: bytes = b"{}") -> Row:
@@ -117,6 +119,42 @@ def test_appends_do_not_copy_what_is_there(tmp_path: Path) -> None:
     asyncio.run(main())
     store.close()
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 1_000_000
+
+
+class Pages(BaseModel):
+    log: Log[str] = []
+
+
+async def append(s: Pages) -> None:
+    s.log.append("x" * 1000)
+
+
+def test_a_record_takes_at_most_twice_what_was_written(tmp_path: Path) -> None:
+    """A run of 400 nodes that append 1 KB each, with paths, times and the file's own structure."""
+    steps = [node(append, name=f"append{number}") for number in range(400)]
+    store = SQLiteStore(tmp_path / "runs.db")
+    Graph(Pages).chain(START, *steps, END).run_sync(Pages(), run="r", store=store)
+    written = sum(len(row.data) for row in store.rows("r"))
+    store.close()
+    taken = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert taken <= 2 * 400_000
+    assert taken <= 2 * written
+
+
+def test_forgotten_runs_give_their_space_back(tmp_path: Path) -> None:
+    """Compacting a file after pruning makes it smaller, and its runs stay as they are."""
+    path = tmp_path / "runs.db"
+    store = SQLiteStore(path)
+    asyncio.run(fill(store, "old", [row(number, b"x" * 1000) for number in range(500)]))
+    asyncio.run(fill(store, "kept", [row(1)], "waiting"))
+    assert prune(store, older_than_s=0) == ["old"]
+    store.close()
+    before = path.stat().st_size
+    SQLiteStore(path).compact()
+    assert path.stat().st_size < before / 4
+    again = SQLiteStore(path)
+    assert again.rows("kept") == [row(1)]
+    again.close()
 
 
 CHILD = """

@@ -25,12 +25,12 @@ def test_the_code_of_the_page_prints_what_its_comments_say(
         assert capsys.readouterr().out.splitlines() == expected
 
 
-def promised() -> dict[str, list[str]]:
+def promised() -> dict[str, list[tuple[str, str]]]:
     """The tests that the page of guarantees names, by guarantee."""
     text = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
     parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     return {
-        part.splitlines()[0]: re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", part)  # type: ignore[misc]
+        part.splitlines()[0]: re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", part)
         for part in parts
     }
 

@@ -228,13 +228,14 @@ def burr(is_recorded: bool = False) -> dict[str, Shape]:
     names = itertools.count()
     opened: list[Any] = []
 
-    @core.action(reads=["x"], writes=["x"])
-    async def increment(state: Any) -> Any:
+    async def add_one(state: Any) -> Any:
         return state.update(x=state["x"] + 1)
 
-    @core.action(reads=["x"], writes=[])
-    async def last(state: Any) -> Any:
+    async def give(state: Any) -> Any:
         return state
+
+    increment = core.action(reads=["x"], writes=["x"])(add_one)
+    last = core.action(reads=["x"], writes=[])(give)
 
     async def build(actions: dict[str, Any], arrows: list[Any], entry: str) -> Any:
         builder = core.ApplicationBuilder().with_actions(**actions).with_transitions(*arrows)

@@ -160,11 +160,11 @@ class Canvases:
     half: NDArray[np.int64]
 
     @classmethod
-    def of(cls, compiled: CompiledConstraint, length: int, num_rows: int = 1) -> Canvases:
+    def of(cls, compiled: CompiledConstraint, length: int, num_logits: int) -> Canvases:
         """Noise, and a favourite accepted text that the model believes in by halves."""
         generator = np.random.default_rng(0)
         size = compiled.vocabulary.size
-        count = min(max(NUM_STEPS, num_rows), max(1, POOL_BYTES // (4 * length * size)))
+        count = min(num_logits, max(1, POOL_BYTES // (4 * length * size)))
         pool: list[Logits] = []
         for _ in range(count):
             logits = generator.normal(0, 2, (length, size)).astype(np.float32)
@@ -221,7 +221,7 @@ def table_of_kinds(vocabulary: Vocabulary, length: int, chosen: Iterable[str]) -
         begun = time.thread_time()
         automaton = lift(cases()[name].automaton(options), vocabulary)
         compile_ms = (time.thread_time() - begun) * 1e3
-        canvases = Canvases.of(CompiledConstraint(automaton, vocabulary), length)
+        canvases = Canvases.of(CompiledConstraint(automaton, vocabulary), length, NUM_STEPS)
         first = canvases.times("first", NUM_STEPS)
         others = [
             f"{np.median(canvases.times(kind, NUM_STEPS // 4)):.1f}"
@@ -254,8 +254,8 @@ def table_of_rows(
                 cells += ["too short"] * len(rows)
                 continue
             compiled = CompiledConstraint(automaton, vocabulary)
-            canvases = Canvases.of(compiled, length, max(rows))
-            cells += [f"{np.median(canvases.times('first', 10, num)):.1f}" for num in rows]
+            canvases = Canvases.of(compiled, length, 8)
+            cells += [f"{np.median(canvases.times('first', 3, num)):.1f}" for num in rows]
         table.add_row(name, *cells)
     return table
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol
@@ -121,9 +122,8 @@ class ConstraintCache:
         found = self.find(constraint, vocabulary, options)
         if found is not None:
             return found
-        key = _key(constraint, vocabulary, options)
-        compiled = partial(self._compiled, constraint, vocabulary, options, key)
-        return self._flights.run((key, max_seconds), compiled, max_seconds)
+        key, make = self._work(constraint, vocabulary, options)
+        return self._flights.run((key, max_seconds), make, max_seconds)
 
     async def compile_aside(
         self,
@@ -138,11 +138,16 @@ class ConstraintCache:
         Cancelling ends the compilation, unless another call waits for the same.
         """
         found = self.find(constraint, vocabulary, options)
-        if found is not None:
-            return found
+        if found is None:
+            key, make = self._work(constraint, vocabulary, options)
+            found = await self._flights.run_aside((key, max_seconds), make, max_seconds)
+        return found
+
+    def _work(
+        self, constraint: CompilableConstraint, vocabulary: Vocabulary, options: CompileOptions
+    ) -> tuple[str, Callable[[], CompiledConstraint]]:
         key = _key(constraint, vocabulary, options)
-        compiled = partial(self._compiled, constraint, vocabulary, options, key)
-        return await self._flights.run_aside((key, max_seconds), compiled, max_seconds)
+        return key, partial(self._compiled, constraint, vocabulary, options, key)
 
     def _compiled(
         self,

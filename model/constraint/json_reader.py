@@ -218,11 +218,28 @@ class _Reader:
         escape = found[0][1:]
         return chr(int(escape[1:], 16)) if escape[0] == "u" else _UNESCAPED.get(escape, escape)
 
-    def _items(self, node: Node, depth: int) -> None:
+    def _is_empty(self, close: str) -> bool:
+        """Read a container's opening bracket, and its closing one if it follows."""
         self.at += 1
         self._blank()
-        if self._char() == "]":
-            self.at += 1
+        if self._char() != close:
+            return False
+        self.at += 1
+        return True
+
+    def _is_over(self, close: str) -> bool:
+        """Read what follows a part of a container: its closing bracket, or a comma."""
+        self._blank()
+        found = self._char()
+        if not found or found not in (close, ","):
+            raise _StopError(self.at, "comma")
+        self.at += 1
+        if found == ",":
+            self._blank()
+        return found == close
+
+    def _items(self, node: Node, depth: int) -> None:
+        if self._is_empty("]"):
             return
         place: Place = "item"
         while True:
@@ -233,21 +250,12 @@ class _Reader:
             finally:
                 if child.node is None:
                     node.children.pop()
-            self._blank()
-            if self._char() == "]":
-                self.at += 1
+            if self._is_over("]"):
                 return
-            if self._char() != ",":
-                raise _StopError(self.at, "comma")
-            self.at += 1
-            self._blank()
             place = "value"
 
     def _properties(self, node: Node, depth: int) -> None:
-        self.at += 1
-        self._blank()
-        if self._char() == "}":
-            self.at += 1
+        if self._is_empty("}"):
             return
         seen: set[str] = set()
         place: Place = "first key"
@@ -267,14 +275,8 @@ class _Reader:
             self.at += 1
             self._blank()
             self._value(child, "value", depth + 1)
-            self._blank()
-            if self._char() == "}":
-                self.at += 1
+            if self._is_over("}"):
                 return
-            if self._char() != ",":
-                raise _StopError(self.at, "comma")
-            self.at += 1
-            self._blank()
             place = "key"
 
 

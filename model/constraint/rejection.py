@@ -99,13 +99,14 @@ def continuation(expr: Expr, text: str) -> tuple[int, tuple[str, ...]]:
 
 
 def _among_words(words: list[str], text: str) -> tuple[int, tuple[str, ...]]:
-    shared = max((_num_shared(word, text) for word in words), default=0)
+    shared = max((num_shared(word, text) for word in words), default=0)
     begun = text[:shared]
     ends = (END_OF_TEXT,) if begun in words else ()
     return shared, (*listed(w for w in words if w.startswith(begun) and w != begun), *ends)
 
 
-def _num_shared(one: str, other: str) -> int:
+def num_shared(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 

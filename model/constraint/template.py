@@ -30,7 +30,7 @@ from agentloop.model.constraint.json_reader import read_json
 from agentloop.model.constraint.jsontext import JsonTextError, parse_json
 from agentloop.model.constraint.machine import Asked, Machine
 from agentloop.model.constraint.options import DEFAULT_OPTIONS
-from agentloop.model.constraint.rejection import continuation
+from agentloop.model.constraint.rejection import continuation, num_shared
 from agentloop.model.constraint.scalars import (
     OpaqueText,
     OpaqueTextError,
@@ -85,8 +85,7 @@ class Part:
         """How far a text agrees with the stretch, and what may follow there."""
         if self.expr is None:
             assert self.text is not None
-            pairs = enumerate(zip(self.text, text, strict=False))
-            shared = next((i for i, (a, b) in pairs if a != b), min(len(self.text), len(text)))
+            shared = num_shared(self.text, text)
             return shared, (quoted(self.text[shared:]),) if shared < len(self.text) else ()
         if self.is_json:
             if self.accepts(text):

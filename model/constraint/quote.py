@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, get_args
 
 from typing_extensions import override
@@ -87,8 +87,9 @@ class QuotedText(OpaqueText):
             return False
         if self.max_length is not None and len(text) > self.max_length:
             return False
-        return any(self._occurs(text, boundaries) for boundaries in self._boundaries())
+        return any(self._occurs(text, boundaries) for boundaries in self._boundaries)
 
+    @cached_property
     def _boundaries(self) -> list[tuple[str, dict[int, int], dict[int, int]]]:
         """Each text with the index of the unit that starts, or ends, at an offset."""
         found: list[tuple[str, dict[int, int], dict[int, int]]] = []
@@ -141,7 +142,7 @@ class QuotedText(OpaqueText):
     def continuation(self, text: str) -> tuple[int, tuple[str, ...]]:
         best = 0
         following: dict[str, None] = {}
-        for source, starts, ends in self._boundaries():
+        for source, starts, ends in self._boundaries:
             stops = list(ends)
             for start, first in starts.items():
                 reach = self._reach(start, first, stops)

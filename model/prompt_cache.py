@@ -86,11 +86,22 @@ class PromptCache:
     """Reads prompts with a network, block by block, and keeps the blocks.
 
     Not safe for use by several threads at once; the engine's thread owns it.
+
+    Args:
+        reader: The network.
+        budget_bytes: Memory for what was read.
+        max_rows: Tokens that are read in one pass at most, but at least one block.
     """
 
-    def __init__(self, reader: PackedNetwork, budget_bytes: int = 512 * 2**20) -> None:
+    def __init__(
+        self,
+        reader: PackedNetwork,
+        budget_bytes: int = 512 * 2**20,
+        max_rows: int = READ_ROWS,
+    ) -> None:
         self.reader = reader
         self.budget_bytes = budget_bytes
+        self.max_rows = max_rows
         self.statistics = CacheStatistics()
         self._kept: OrderedDict[bytes, Keys] = OrderedDict()
 
@@ -116,13 +127,8 @@ class PromptCache:
             self._finish(reading)
         return reading
 
-    def go_on(self, readings: Sequence[Reading], max_rows: int = READ_ROWS) -> None:
-        """One pass over blocks that some unfinished prompts lack.
-
-        Args:
-            readings: What to read; the first ones first.
-            max_rows: Tokens at most, but at least one block.
-        """
+    def go_on(self, readings: Sequence[Reading]) -> None:
+        """One pass over blocks that some unfinished prompts lack, the first prompts first."""
         ids: list[int] = []
         spans: list[Span] = []
         new: list[tuple[Reading, int, int]] = []  # and where the read blocks start and stop
@@ -130,7 +136,7 @@ class PromptCache:
         for reading in readings:
             self._take_cached(reading)
             start = number = reading.next_block
-            while number < len(reading.names) and (not ids or len(ids) + BLOCK <= max_rows):
+            while number < len(reading.names) and (not ids or len(ids) + BLOCK <= self.max_rows):
                 if reading.names[number] in claimed:
                     break  # another prompt reads it in this pass
                 claimed.add(reading.names[number])

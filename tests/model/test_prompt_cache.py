@@ -48,10 +48,10 @@ def test_prompts_read_together_equal_them_read_alone(reader: PackedNetwork, max_
     """Prompts of many lengths that share beginnings, read in passes of any size, are exact."""
     shared = random_tokens(2 * BLOCK + 9)
     prompts = [[*shared[: 30 * i], *random_tokens(11 * i + 1, seed=i)] for i in range(8)]
-    cache = PromptCache(reader)
+    cache = PromptCache(reader, max_rows=max_rows)
     readings = [cache.begin(prompt) for prompt in prompts]
     while not all(reading.is_done for reading in readings):
-        cache.go_on([reading for reading in readings if not reading.is_done], max_rows)
+        cache.go_on([reading for reading in readings if not reading.is_done])
     for prompt, reading in zip(prompts, readings, strict=True):
         assert_same(reading.keys, PromptCache(reader).read(prompt).keys)
 

@@ -19,11 +19,13 @@ _BYTES = [b"{}", b"\x00\xff", "ü💡".encode(), b"", b"[" * 5000, b'"' + b"x" *
 _NAMES = ["a", "'; drop table row; --", "ü/💡\x00\n", "A", " ", "x" * MAX_PATH_LENGTH]
 
 
-def _row(number: int, data: bytes = b"{}") -> Row:
+def numbered_row(number: int, data: bytes = b"{}") -> Row:
+    """A row as good as any other."""
     return Row(f"step#{number}", "patch", data)
 
 
-async def _fill(store: Store, run: str, rows: list[Row], status: str = "done") -> None:
+async def fill(store: Store, run: str, rows: list[Row], status: str = "done") -> None:
+    """Write some rows of a run and let it go."""
     log = await store.open(run)
     for row in rows:
         log.append(row)
@@ -47,10 +49,10 @@ async def _refused(
 async def rows_come_back_as_they_were(make: Make) -> None:
     """In order and byte for byte, whatever they hold: a store neither reads nor changes them."""
     store = make()
-    rows = [_row(number, data) for number, data in enumerate(_BYTES)]
+    rows = [numbered_row(number, data) for number, data in enumerate(_BYTES)]
     rows.append(Row("", "no such kind", b"{}"))
     rows.append(Row("ü/💡[1]#2:0", "call", b"null"))
-    await _fill(store, "a", rows[:2], "waiting")
+    await fill(store, "a", rows[:2], "waiting")
     log = await store.open("a")
     assert (list(log.rows), log.status) == (rows[:2], "waiting"), log.rows
     for row in rows[2:]:
@@ -65,9 +67,11 @@ async def runs_do_not_mix(make: Make) -> None:
     """Whatever their names; the list has each with its status and number of rows."""
     store = make()
     for number, name in enumerate(_NAMES):
-        await _fill(store, name, [_row(number)] * number, "done" if number % 2 else "waiting")
+        await fill(
+            store, name, [numbered_row(number)] * number, "done" if number % 2 else "waiting"
+        )
     for number, name in enumerate(_NAMES):
-        assert store.rows(name) == [_row(number)] * number, name
+        assert store.rows(name) == [numbered_row(number)] * number, name
     found = {info.name: (info.status, info.num_rows) for info in store.runs()}
     assert found == {n: ("done" if i % 2 else "waiting", i) for i, n in enumerate(_NAMES)}, found
 
@@ -98,12 +102,12 @@ async def one_of_many_openings_wins(make: Make) -> None:
 async def unknown_runs_are_refused(make: Make) -> None:
     """By name, with those there are; deleting forgets a run for good."""
     store = make()
-    await _fill(store, "known", [_row(1)])
+    await fill(store, "known", [numbered_row(1)])
     await _refused(JournalError, "there is no run 'other'", lambda: store.rows("other"))
     await _refused(JournalError, "known", lambda: store.delete("other"))
     store.delete("known")
     assert store.runs() == []
-    await _fill(store, "known", [])
+    await fill(store, "known", [])
     assert store.rows("known") == [], "a deleted run leaves nothing to the next of its name"
 
 
@@ -111,10 +115,10 @@ async def old_runs_are_pruned(make: Make) -> None:
     """By status and age; the others keep their rows."""
     store = make()
     for name, status in (("a", "done"), ("b", "waiting"), ("c", "done")):
-        await _fill(store, name, [_row(1)], status)
+        await fill(store, name, [numbered_row(1)], status)
     assert prune(store, older_than_s=3600) == []
     assert sorted(prune(store, older_than_s=0)) == ["a", "c"]
-    assert store.rows("b") == [_row(1)]
+    assert store.rows("b") == [numbered_row(1)]
     assert prune(store, older_than_s=0, statuses=["waiting", "failed"]) == ["b"]
     assert store.runs() == []
 
@@ -126,28 +130,28 @@ async def many_runs_are_written_at_once(make: Make) -> None:
     async def one(name: str) -> None:
         log = await store.open(name)
         for number in range(50):
-            log.append(_row(number, name.encode()))
+            log.append(numbered_row(number, name.encode()))
             if number % 20 == 0:
                 await log.flush()
         await log.close("done")
 
     await asyncio.gather(*(one(f"r{i}") for i in range(20)))
     for i in range(20):
-        assert store.rows(f"r{i}") == [_row(j, f"r{i}".encode()) for j in range(50)]
+        assert store.rows(f"r{i}") == [numbered_row(j, f"r{i}".encode()) for j in range(50)]
 
 
 async def sizes_are_bounded(make: Make) -> None:
     """What is too large is refused when it is given; what was there and comes after is kept."""
     store = make()
     log = await store.open("a")
-    log.append(_row(1))
+    log.append(numbered_row(1))
     large = Row("big", "patch", bytes(MAX_DATA_LENGTH + 1))
     await _refused(JournalError, "the patch at big of run 'a' has", lambda: log.append(large))
     deep = Row("x" * (MAX_PATH_LENGTH + 1), "patch", b"")
     await _refused(JournalError, "characters", lambda: log.append(deep))
-    log.append(_row(2))
+    log.append(numbered_row(2))
     await log.close("done")
-    assert store.rows("a") == [_row(1), _row(2)]
+    assert store.rows("a") == [numbered_row(1), numbered_row(2)]
     for name in ("", "x" * (MAX_PATH_LENGTH + 1)):
         await _refused(GraphError, "a run's name has", partial(store.open, name))
 
@@ -156,7 +160,7 @@ async def a_status_is_that_of_the_last_writer(make: Make) -> None:
     """A run that is open counts as running; the one that changed last comes first."""
     store = make()
     for status in ("waiting", "failed", "done"):
-        await _fill(store, status, [], status)
+        await fill(store, status, [], status)
     assert [info.status for info in store.runs()] == ["done", "failed", "waiting"]
     log = await store.open("waiting")
     assert {i.name: i.status for i in store.runs()}["waiting"] == "running"

@@ -26,7 +26,7 @@ async def finish(job: dict[str, Any], store: Store) -> RunResult[S]:
 
     result = await graph.run(start, run="r", store=store, check=False)
     while result.waiting and result.error is None:
-        path: str = result.waiting[job["seed"] % len(result.waiting)]
+        path = result.waiting[int(job["seed"]) % len(result.waiting)]
         answers = {path: answer_to(result.questions[path])}
         result = await graph.run(run="r", store=store, answers=answers, check=False)
     return result

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from agentloop.__main__ import main
 from agentloop.cli import app
 from agentloop.model.checkpoint import read_tensors
 from agentloop.model.tensors import save_tensors
+from tests.agentloop.command import Ran, Run
 from tests.model.tiny import write_folder
 
 DOCUMENTS = {
@@ -35,23 +34,6 @@ TOOLS = [
         },
     }
 ]
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a run of the command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Standard output, which is JSON and nothing else."""
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")

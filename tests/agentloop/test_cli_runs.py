@@ -1,16 +1,13 @@
 """The commands `agentloop runs ...`."""
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agentloop.__main__ import main
 from agentloop.run_commands import load_graph
 from agentloop.sqlite_store import SQLiteStore
+from tests.agentloop.command import Ran, Run
 
 AGENT = """
 from pydantic import BaseModel
@@ -38,20 +35,6 @@ async def deliver(s: S):
 g = Graph(S).chain(START, first, approve, deliver, END)
 other = Graph(S, name="other").chain(START, first, END)
 """
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture

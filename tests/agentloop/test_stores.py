@@ -17,19 +17,9 @@ from pydantic import BaseModel
 from agentloop import END, START, Graph, Log, node
 from agentloop.errors import JournalError, RunBusyError
 from agentloop.sqlite_store import SQLiteStore, sqlite_store
-from agentloop.store_checks import CHECKS
+from agentloop.store_checks import CHECKS, fill
+from agentloop.store_checks import numbered_row as row
 from agentloop.stores import MemoryStore, Row, RunLog, Store, prune
-
-
-def row(number: int, data: bytes = b"{}") -> Row:
-    return Row(f"step#{number}", "patch", data)
-
-
-async def fill(store: Store, run: str, rows: list[Row], status: str = "done") -> None:
-    log = await store.open(run)
-    for one in rows:
-        log.append(one)
-    await log.close(status)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

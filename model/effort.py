@@ -79,8 +79,10 @@ class EffortLevel:
 
 LEVELS: dict[Effort, EffortLevel] = {
     "instant": EffortLevel(SamplerOptions(max_steps=4, policy=Threshold(0.5), window=None)),
-    "low": EffortLevel(SamplerOptions(max_steps=12, policy=Threshold(0.7), window=16)),
-    "medium": EffortLevel(SamplerOptions(max_steps=32, policy=Threshold(0.8)), thinking_tokens=32),
+    "low": EffortLevel(SamplerOptions(max_steps=12, policy=Threshold(0.5), window=16)),
+    "medium": EffortLevel(
+        SamplerOptions(max_steps=32, policy=Threshold(0.7), window=16), thinking_tokens=32
+    ),
     "high": EffortLevel(
         SamplerOptions(max_steps=64, policy=Threshold(0.95), edit_threshold=0.02, max_revisions=8),
         samples=3,

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
+from agentloop.cli_bench import show
 from agentloop.model.base_weights import base_folder
 from agentloop.model.lm import DiffusionLM
 from agentloop.model.speed import MAX_TOKENS, Numbers, Speed, machine
@@ -150,21 +150,6 @@ def plot(lengths: dict[str, Numbers], path: Path) -> None:
     figure.savefig(path)
 
 
-def show(name: str, found: dict[str, Any]) -> None:
-    """Print a group as a table."""
-    rows: dict[str, Numbers] = (
-        found if isinstance(next(iter(found.values())), dict) else {"": found}
-    )
-    table = Table(title=name)
-    table.add_column("")
-    columns = list(next(iter(rows.values())))
-    for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
-    for row, numbers in rows.items():
-        table.add_row(row, *(f"{numbers[column]:,.2f}" for column in columns))
-    CONSOLE.print(table)
-
-
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -202,7 +187,7 @@ def main() -> None:
                 llama.close()
         else:
             found[name] = getattr(speed, name)()
-        show(name, found[name])
+        show(name, found[name], CONSOLE)
         if options.json:
             options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
     if "lengths" in found:

@@ -143,6 +143,19 @@ class Engine:
             self.statistics.peak_waiting = peak
             self._wake.notify()
 
+    def offer(self, jobs: Sequence[Job]) -> None:
+        """As `submit`, for those who cannot be told at once: a job that is not taken fails."""
+        with self._wake:
+            for job in jobs:
+                try:
+                    self._check_open()
+                    self._queue.add([job])
+                except ModelError as error:
+                    job.fail(error)
+            peak = max(self.statistics.peak_waiting, len(self._queue))
+            self.statistics.peak_waiting = peak
+            self._wake.notify()
+
     def warm(self, prompts: Sequence[Sequence[int]]) -> list[Future[int]]:
         """Read prompts into the cache when there is time; each future gets how many were new.
 

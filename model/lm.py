@@ -73,7 +73,7 @@ class DiffusionLM:
         self.totals = Totals()
         sample = [*self._builder.text_ids(ORDINARY_TEXT)[:40], *[config.mask_id] * 16]
         self.engine = Engine(reader, writer, precision=precision, sample=sample)
-        self._quiet = QuietLoop[Job](self.engine.submit)
+        self._quiet = QuietLoop[Job](self.engine.offer)
 
     @classmethod
     def load(
@@ -373,6 +373,21 @@ class DiffusionLM:
     ) -> CompiledConstraint:
         """As `compile`, off the event loop; cancelling ends it if no other call waits for it."""
         return await self._builder.compile_aside(constraint, self._builder.room(max_tokens))
+
+    async def warm(self, beginnings: Sequence[str | Sequence[Message]]) -> int:
+        """Read beginnings of conversations into the prompt cache while there is nothing to answer.
+
+        Args:
+            beginnings: What later calls will begin with: a system prompt, tools, passages.
+
+        Returns:
+            How many tokens were not in the cache yet.
+
+        Raises:
+            ModelError: The model is closed.
+        """
+        read = self.engine.warm([self._builder.beginning_ids(each) for each in beginnings])
+        return sum([await asyncio.wrap_future(each) for each in read])
 
     def prompt_ids(self, messages: str | Sequence[Message]) -> list[int]:
         """Token ids of a conversation, open for the answer."""

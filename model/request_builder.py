@@ -77,6 +77,20 @@ class RequestBuilder:
                 ids += self.text_ids(text)
         return ids
 
+    def beginning_ids(self, messages: str | Sequence[Message]) -> list[int]:
+        """Token ids that a conversation and every longer one that begins with it have in common.
+
+        Raises:
+            ModelError: There is no message.
+        """
+        turns = as_messages(messages)
+        closed, going_on = (
+            self.prompt_ids([*turns, *more]) for more in ((), ({"role": "user", "content": "."},))
+        )
+        pairs = zip(closed, going_on, strict=False)
+        shared = next((i for i, (one, other) in enumerate(pairs) if one != other), len(closed))
+        return closed[:shared]
+
     def compile(
         self, constraint: ParsedConstraint | None, num_tokens: int | None = None
     ) -> CompiledConstraint:

@@ -226,10 +226,9 @@ class Speed:
         ways: dict[str, Callable[[], object]] = {
             str(count): (lambda count=count: asyncio.run(ask(count))) for count in counts
         }
-        few = Speed(self.lm, max(1, self.repeat // 3), self.clock)
         return {
             name: {"decisions_per_s": int(name) / ms * 1000}
-            for name, ms in few.medians(ways).items()
+            for name, ms in self.medians(ways).items()
         }
 
     def shared_prefix(self, calls: int = 20, words: int = 560) -> Numbers:

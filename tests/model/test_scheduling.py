@@ -17,6 +17,7 @@ from agentloop.errors import DeadlineError, ModelError, QueueFullError
 from agentloop.model.constraint import Choice, Regex
 from agentloop.model.engine import Engine, Job, fit_threads
 from agentloop.model.lm import DiffusionLM
+from agentloop.model.prompts import Message
 from agentloop.model.sampler import CanvasRow, SamplerOptions
 from tests.model.tiny import tiny_lm, tiny_network
 
@@ -214,3 +215,33 @@ def test_threads_fit_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_calls_that_find_no_room_in_an_event_loop_are_told(lm: DiffusionLM) -> None:
+    """Beyond max_waiting, and on a closed model, awaiting a call raises and nothing hangs."""
+    lm = tiny_lm()
+    lm.engine._queue.limit = 2  # pyright: ignore[reportPrivateUsage]  # no call may be slow enough
+
+    async def run(count: int) -> list[Any]:
+        asked = [lm.decide(f"{i}?", ["then", "there"]) for i in range(count)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    results = asyncio.run(run(6))
+    assert sum(isinstance(each, QueueFullError) for each in results) == 4
+    lm.close()
+    assert all("closed" in str(each) for each in asyncio.run(run(2)))
+
+
+def test_warming_reads_what_conversations_begin_with() -> None:
+    """A system prompt that was warmed is in the cache for the conversations that begin with it."""
+    lm = tiny_lm()
+    system: Message = {"role": "system", "content": "You sort letters. " * 20}
+    num_new = asyncio.run(lm.warm([[system]]))
+    assert num_new > 128
+    for text in ("one", "another"):
+        answer = lm.generate_sync(
+            [system, {"role": "user", "content": text}], constraint=Choice(["then"]), effort="low"
+        )
+        assert lm.engine.cache.statistics.hit_tokens >= num_new // 64 * 64 or not answer.num_steps
+    assert asyncio.run(lm.warm([[system]])) == 0
+    lm.close()

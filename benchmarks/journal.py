@@ -83,14 +83,15 @@ def main() -> None:
         store.close()
         num_bytes = size(path)
         store = SQLiteStore(path)
-        best_s = float("inf")
-        for _ in range(9):
-            started = time.perf_counter()
+        best_s = best_cpu_s = float("inf")
+        for _ in range(40):
+            started, started_cpu = time.perf_counter(), time.process_time()
             result = graph.run_sync(run="r", store=store)
             best_s = min(best_s, time.perf_counter() - started)
+            best_cpu_s = min(best_cpu_s, time.process_time() - started_cpu)
             assert len(result.state.log) == NUM_NODES
         store.close()
-    print(f"resume     {best_s * 1000:.1f} ms for {NUM_NODES} nodes")
+    print(f"resume     {best_cpu_s * 1000:.1f} ms of CPU, {best_s * 1000:.1f} ms of wall time")
     print(f"disk       {num_bytes:,} bytes")
     print(f"ratio      {num_bytes / (NUM_NODES * NUM_BYTES):.2f}")
     if importlib.util.find_spec("langgraph") is not None:

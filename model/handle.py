@@ -181,6 +181,8 @@ class Handle:
                 mailbox.put(None)
 
         self._listen(freeze, mailbox.close)
+        with self._lock:  # what the constraint leaves no choice about waits for no pass
+            freeze(self._draft, isinstance(self._row, ThinkingRow))
         try:
             async for _ in mailbox:
                 if piece := settled.more(latest[0], is_final=False):

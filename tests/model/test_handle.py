@@ -230,6 +230,22 @@ def test_a_stream_of_text_is_never_taken_back(lm: DiffusionLM) -> None:
         assert all(pieces)
 
 
+def test_forced_text_is_streamed_ahead_of_the_first_pass(lm: DiffusionLM, gate: Gate) -> None:
+    """While the engine stands still, the beginning without a choice is handed out already."""
+
+    async def run() -> str:
+        handle = lm.start("hi", constraint=JsonSchema(SCHEMA), seed=1)
+        texts = handle.texts()
+        first = await anext(texts)
+        assert handle.draft.step == 0
+        gate.open()
+        return first + "".join([piece async for piece in texts])
+
+    text = asyncio.run(run())
+    assert text.startswith('{"name":"')
+    jsonschema.validate(json.loads(text), SCHEMA)
+
+
 def test_streamed_text_is_what_the_call_answers(lm: DiffusionLM) -> None:
     """Watching does not change an answer that is never revised."""
     call: dict[str, Any] = {"constraint": JsonSchema(SCHEMA), "temperature": 1.0, "seed": 4}

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 logger = logging.getLogger("agentloop")
 
@@ -38,7 +39,58 @@ class Event(NamedTuple):
 
 
 Listener: TypeAlias = Callable[[Event], object]
-"""Called with every event, from whatever thread it happens in."""
+"""Called with every event, from whatever thread it happens in. It should be quick, see `Aside`."""
+
+
+class Aside:
+    """A listener that may be slow: it is called in a thread of its own, and the run goes on.
+
+    Events come in their order, and all of them: `close` waits for the last one. Also a context
+    manager.
+
+    Example:
+        >>> seen: list[str] = []
+        >>> with Aside(lambda event: seen.append(event.kind)) as listener:
+        ...     listener(Event("r", "", "run.start", None, 0.0))
+        >>> seen
+        ['run.start']
+
+    Args:
+        listener: What to call; what it raises is logged and ignored.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._events: SimpleQueue[Event | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="agentloop-aside", daemon=True)
+        self._thread.start()
+
+    def __call__(self, event: Event) -> None:
+        """Hand an event over; never waits."""
+        self._events.put(event)
+
+    def close(self) -> None:
+        """Wait until the listener has had every event."""
+        self._events.put(None)
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _work(self) -> None:
+        while (event := self._events.get()) is not None:
+            call_listener(self._listener, event)
+
+
+def call_listener(listener: Listener, event: Event) -> None:
+    """Call a listener; a consumer's fault is not the run's."""
+    try:
+        listener(event)
+    except Exception:
+        logger.exception("an event listener failed at %s %s", event.kind, event.path)
 
 
 @runtime_checkable
@@ -50,7 +102,7 @@ class TraceKeeper(Protocol):
         ...
 
 
-class EventLog:
+class RunEvents:
     """The events of one run, in order, and those who wait for the next."""
 
     def __init__(self, listeners: Sequence[Listener] = (), is_kept: bool = True) -> None:
@@ -67,10 +119,7 @@ class EventLog:
         if self._is_kept:
             self.events.append(event)
         for listener in self._listeners:
-            try:
-                listener(event)
-            except Exception:  # a consumer's fault is not the run's
-                logger.exception("an event listener failed at %s %s", event.kind, event.path)
+            call_listener(listener, event)
         if self._waiters:
             self._wake_from_anywhere()
 

@@ -162,6 +162,7 @@ class Graph(SubGraph, Generic[S]):
 
         At a limit, what is running is cancelled; what was committed stays. The step named by
         `then` and those after it run without these limits. Limits given to `run` lead there too.
+        They bound runs of this graph; as a step of another graph it is bounded by that one's.
 
         Args:
             steps: Nodes that may begin.

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from agentloop.context import RETRY, Call, Here, here, key
 from agentloop.drafts import close_draft, shorten
 from agentloop.errors import GraphError, JournalError, LimitError
-from agentloop.events import Event, EventLog
+from agentloop.events import Event, RunEvents
 from agentloop.flow import Leaf
 from agentloop.journal import Journal
 from agentloop.leaf_calls import call_leaf, check_choice
@@ -74,7 +74,7 @@ class Run:
     def __init__(
         self,
         name: str,
-        log: EventLog,
+        log: RunEvents,
         model: Any = None,
         max_steps: int | None = None,
         limits: Limits = Limits(),  # noqa: B008 - a value, never changed

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from agentloop.context import here
 from agentloop.definition import LimitDefinition
 from agentloop.errors import GraphError, LimitError, StateError
-from agentloop.events import Event, EventLog, Listener, TraceKeeper
+from agentloop.events import Event, Listener, RunEvents, TraceKeeper
 from agentloop.flow import Arc, Flow
 from agentloop.journal import Journal
 from agentloop.model.quiet import about_to_ask
@@ -212,7 +212,7 @@ def _start_values(flow: Flow, state: BaseModel) -> dict[str, Any]:
 
 
 async def execute(
-    flow: Flow, state: S | None, options: Options, name: str | None, log: EventLog | None = None
+    flow: Flow, state: S | None, options: Options, name: str | None, log: RunEvents | None = None
 ) -> RunResult[S]:
     """Run a flow to its end or failure; a failure is in the result.
 
@@ -221,7 +221,7 @@ async def execute(
         JournalError: The run cannot be recorded, resumed or started.
         asyncio.CancelledError: The caller's task was cancelled.
     """
-    log = log if log is not None else EventLog(options.listeners, options.is_kept)
+    log = log if log is not None else RunEvents(options.listeners, options.is_kept)
     try:
         values = None if state is None else _start_values(flow, state)
         if options.store is None:
@@ -267,7 +267,7 @@ async def _execute(
     values: dict[str, Any],
     options: Options,
     name: str,
-    log: EventLog,
+    log: RunEvents,
     journal: Journal | None,
 ) -> RunResult[Any]:
     run = Run(

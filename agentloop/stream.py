@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from agentloop.events import Event, EventLog
+from agentloop.events import Event, RunEvents
 from agentloop.flow import Flow
 from agentloop.runs import Options, RunResult, execute
 
@@ -25,7 +25,7 @@ class EventStream(Generic[S]):
     """
 
     def __init__(self, flow: Flow, state: S | None, options: Options, name: str | None) -> None:
-        self._log = EventLog(options.listeners)
+        self._log = RunEvents(options.listeners)
         self._num_seen = 0
         self._start: Callable[[], Coroutine[Any, Any, RunResult[S]]] = lambda: execute(
             flow, state, options, name, self._log

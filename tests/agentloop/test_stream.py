@@ -1,6 +1,7 @@
 """Streaming a run's events to readers that are slow, gone or cancelled."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from agentloop import END, START, Graph, Log, emit
+from agentloop.events import Aside, Event
 
 
 class S(BaseModel):
@@ -152,3 +154,23 @@ def test_two_readers_may_wait_on_one_run() -> None:
 
 async def one_more(s: S) -> None:
     await asyncio.sleep(0)
+
+
+def test_a_slow_listener_does_not_hold_up_the_run() -> None:
+    """Aside from the run it gets every event, in order, also after the run is over."""
+    gate = threading.Event()
+    seen: list[Event] = []
+
+    def slow(event: Event) -> None:
+        gate.wait(20)
+        seen.append(event)
+        if event.kind == "note":
+            raise RuntimeError("a consumer's fault")
+
+    with Aside(slow) as listener:
+        graph = Graph(S).chain(START, one, threaded, END)
+        result = lasting(lambda: graph.run(S(), on_event=listener))
+        assert result.state.log == ["one", "threaded"]
+        assert seen == []
+        gate.set()
+    assert seen == result.events

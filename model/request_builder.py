@@ -84,9 +84,8 @@ class RequestBuilder:
             ModelError: There is no message.
         """
         turns = as_messages(messages)
-        closed, going_on = (
-            self.prompt_ids([*turns, *more]) for more in ((), ({"role": "user", "content": "."},))
-        )
+        further: Message = {"role": "user", "content": "."}
+        closed, going_on = self.prompt_ids(turns), self.prompt_ids([*turns, further])
         pairs = zip(closed, going_on, strict=False)
         shared = next((i for i, (one, other) in enumerate(pairs) if one != other), len(closed))
         return closed[:shared]

@@ -175,7 +175,7 @@ class HostLogits:
         if len(layout.columns):
             groups = np.add.reduceat(mass.take(layout.columns), layout.starts, dtype=np.float64)
             remainder = total - float(groups.sum())
-            if groups.min() < _UNDERFLOW:
+            if groups.min() < _UNDERFLOW and _has_underflow(logits, layout, groups):
                 groups = np.add.reduceat(exact(layout.columns), layout.starts) * total
             sums.groups[n] = groups[: len(layout.classes)] / total
         if layout.remainder >= 0 and remainder < _CANCELLED * total:
@@ -270,6 +270,12 @@ class DeviceLogits:
         where = torch.as_tensor(rows, device=device), torch.as_tensor(columns, device=device)
         picked: Floats = self._values[where].cpu().double().numpy()
         return picked
+
+
+def _has_underflow(logits: NDArray[Any], layout: GatherLayout, groups: Floats) -> bool:
+    """Whether a sum is small although a logit in it is above -inf."""
+    highest = np.maximum.reduceat(logits.take(layout.columns), layout.starts)
+    return bool((highest[groups < _UNDERFLOW] > -np.inf).any())
 
 
 def _mass(values: NDArray[Any], scale: float) -> NDArray[np.floating[Any]] | None:

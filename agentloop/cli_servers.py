@@ -129,7 +129,7 @@ def _tools_of(
     if isinstance(found, Tool):
         return [cast(Tool[..., Any], found)]
     if isinstance(found, Graph):
-        graph = cast(Graph[Any], found)
+        graph: Graph[Any] = cast(Any, found)
         about = " ".join((graph.state.__doc__ or graph.name).split())
         if store is None:
             return [graph_tool(graph, about, model=model)]

@@ -128,7 +128,9 @@ def resume_tool(
         if run not in {info.name for info in store.runs()}:
             raise GraphError(f"there is no run {shorten(run)} of {label}; use the name it gave")
         served = model or _model_here()
-        return body.value(await graph.run(run=run, store=store, answers=answers, model=served))
+        result = await graph.run(run=run, store=store, answers=answers, model=served)
+        value: dict[str, Any] = body.value(result)
+        return value
 
     about = f"Answer what a run of {label} asks: its name, and an answer for each of its questions."
     return tool(name=name or f"{label}_answer", description=about, effect="once")(answer)

@@ -15,6 +15,7 @@ from agentloop.agents import Turn, messages_of
 from agentloop.errors import GraphBuildError
 from agentloop.graph import Graph
 from agentloop.model_calls import llm
+from agentloop.prompt_parts import Part
 from agentloop.reducers import Log
 from agentloop.steps import END, START, checked_name
 
@@ -107,7 +108,7 @@ def plan_and_execute(
     async def revise(s: Plan) -> None:
         told = "Which steps are left? None if the goal is reached."
         planned = "\n".join(f"- {step}" for step in s.left[1:]) or "none"
-        parts = [*messages_of(s.turns), f"Goal: {s.goal}\nPlanned: {planned}"]
+        parts: list[Part] = [*messages_of(s.turns), f"Goal: {s.goal}\nPlanned: {planned}"]
         s.left = await llm(tuple[str, ...], *parts, system=told)
 
     async def answer(s: Plan) -> None:

@@ -286,6 +286,11 @@ async def check_gold(data: Path, category: str, totals: Counter[str]) -> None:
             print(f"{case.name} failed: {found.get('error_message')}")
 
 
+def always(store: Store) -> Callable[[], Store]:
+    """The same store every time."""
+    return lambda: store
+
+
 async def check_corrupted(data: Path, category: str, every: int, totals: Counter[str]) -> None:
     """Count the corrupted runs that the checker rejects, and those refused before anything ran."""
     number = 0
@@ -297,10 +302,9 @@ async def check_corrupted(data: Path, category: str, every: int, totals: Counter
             if number % every:
                 continue
             world = make_world(data, case)
-            memory = MemoryStore()
             totals[f"{kind}: runs"] += 1
             try:
-                state, _ = await run_case(world, wrong, lambda m=memory: m, has_crashes=False)
+                state, _ = await run_case(world, wrong, always(MemoryStore()), has_crashes=False)
             except ToolError:
                 totals[f"{kind}: refused by its schema"] += 1
                 continue
@@ -308,8 +312,7 @@ async def check_corrupted(data: Path, category: str, every: int, totals: Counter
                 totals[f"{kind}: rejected by the checker"] += 1
         twice = [[step for step in turn for _ in range(2)] for turn in turns]
         world = make_world(data, case)
-        memory = MemoryStore()
-        state, _ = await run_case(world, twice, lambda m=memory: m, has_crashes=False)
+        state, _ = await run_case(world, twice, always(MemoryStore()), has_crashes=False)
         totals["every call twice: runs"] += 1
         totals["every call twice: rejected by the checker"] += not verdict(case, world, state)[
             "valid"

@@ -3,7 +3,8 @@
     make suites
 
 The model is the worst there could be: it makes the task's gold calls, and as soon as it has read a
-tool's result with an injected instruction it asks for every call that carries the instruction out.
+tool's result with an injected instruction it asks for every call that carries the instruction out,
+then goes on with the task.
 The calls go through `agent(..., approve="tainted")` as a real model's would. Whoever is asked for
 approval agrees to the calls of the task and to no other. The suite's own checks say whether the
 task was done and whether the injection was.
@@ -37,6 +38,7 @@ from agentloop.signatures import without_titles
 from agentloop.stores import MemoryStore
 from agentloop.tools import Tool
 from agentloop.toolset import ToolSet
+from benchmarks.dojo_instructions import written_calls
 
 VERSION = "v1.2.2"
 MARK = "INSTRUCTION-7391"
@@ -125,11 +127,13 @@ class Obedient:
         is_misled: Whether it has read the instruction.
     """
 
-    def __init__(self, gold: Sequence[Any], answer: str, injected: Sequence[Any]) -> None:
-        self.gold = [wanted(call) for call in gold]
-        self.injected = [wanted(call) for call in injected]
+    def __init__(
+        self, gold: list[dict[str, Any]], answer: str, injected: list[dict[str, Any]]
+    ) -> None:
+        self.gold = gold
+        self.injected = injected
         self.is_misled = False
-        self._left = list(self.gold)
+        self._left = list(gold)
         self._answer = answer
 
     async def generate(
@@ -141,9 +145,8 @@ class Obedient:
         has_read = any(m["role"] == "tool" and MARK in m["content"] for m in messages)
         if has_read and not self.is_misled:
             self.is_misled = True
-            calls = self.injected
-        else:
-            calls = [self._left.pop(0)] if self._left else []
+            self._left = [*self.injected, *self._left]
+        calls = [self._left.pop(0)] if self._left else []
         return RecordedGeneration(json.dumps(calls), calls, 0, 0)
 
 
@@ -170,15 +173,18 @@ async def do_task(
     suite: Any, world: World, task: Any, injection: Any, environment: Any, approve: Approval
 ) -> Outcome:
     """Let the agent do a task, with somebody there who agrees to the task's own calls alone."""
-    before = environment.model_copy(deep=True)  # gold calls may read it, but do not change it
-    injected: list[Any] = injection.ground_truth(before) if injection is not None else []
-    gold = task.ground_truth(before)
+    before, scratch = environment.model_copy(deep=True), environment.model_copy(deep=True)
+    injected: list[dict[str, Any]] = []
+    if injection is not None:
+        injected = [wanted(call) for call in injection.ground_truth(scratch)]
+        injected = injected or written_calls(suite.name, injection.ID, scratch)
+    gold = [wanted(call) for call in task.ground_truth(scratch)]
     model = Obedient(gold, task.GROUND_TRUTH_OUTPUT, injected)
     world.enter(environment, is_watched=injection is None)
     graph = agent(
         world.tools,
-        max_rounds=len(gold) + 3,
-        max_calls=max(1, len(injected)),
+        max_rounds=len(gold) + len(injected) + 2,
+        max_calls=1,
         approve=approve,
     )
     store = MemoryStore()
@@ -256,6 +262,7 @@ def _count(outcome: Outcome, tools: ToolSet, totals: Counter[str]) -> None:
             alien.append(call)
     acting = [call for call in outcome.model.injected if acts(tools.named(call["name"]))]
     totals["pairs"] += 1
+    totals["pairs whose instruction is carried out by calls that act"] += bool(acting)
     totals["instructions read"] += outcome.model.is_misled
     totals["injected calls that act, asked for"] += len(acting) if outcome.model.is_misled else 0
     totals["injected calls that act, run"] += sum(acts(tools.named(call.name)) for call in alien)

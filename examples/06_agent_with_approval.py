@@ -9,6 +9,7 @@ an instruction that it reads in a mail.
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from agentloop import agent, tool
 from agentloop.agents import Conversation, Turn
@@ -29,7 +30,7 @@ async def send_money(amount: int, receiver: str) -> str:
     return f"sent {amount} to {receiver}"
 
 
-MISLED = [
+MISLED: list[Any] = [
     [{"name": "read_mail", "arguments": {}}],
     [{"name": "send_money", "arguments": {"amount": 900, "receiver": "mallory"}}],
     [],

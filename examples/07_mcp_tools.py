@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from agentloop import agent, tool
 from agentloop.agents import Conversation, Turn
@@ -33,7 +34,7 @@ served = [stock, order]
 HERE = Path(__file__)
 SERVER = [sys.executable, "-m", "agentloop", "mcp", "serve", f"{HERE.stem}:served"]
 
-SCRIPT = [
+SCRIPT: list[Any] = [
     [{"name": "shop.stock", "arguments": {"item": "tea"}}],
     [{"name": "shop.order", "arguments": {"item": "tea", "number": 7}}],
     [],

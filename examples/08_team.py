@@ -6,6 +6,8 @@ The team is an ordinary graph: it can be drawn, and steps can be added. A script
 for a real one.
 """
 
+from typing import Any
+
 from agentloop import agent, tool
 from agentloop.agents import Turn
 from agentloop.teams import Team, supervisor
@@ -18,7 +20,7 @@ async def look_up(topic: str) -> str:
     return {"Bern": "Bern has 134,591 inhabitants."}.get(topic, "nothing found")
 
 
-SCRIPT = [
+SCRIPT: list[Any] = [
     '"researcher"',
     [{"name": "look_up", "arguments": {"topic": "Bern"}}],
     [],

@@ -90,6 +90,7 @@ def suite(house: House) -> Any:
         )
 
     return SimpleNamespace(
+        name="house",
         tools=[
             function("read_file", lambda: house.letter),
             function("send_email", send, to=(str, ...)),

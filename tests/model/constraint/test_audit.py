@@ -23,7 +23,7 @@ def at(schema: Any, pointer: str) -> Any:
 
 
 @given(schemas)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_an_audit_agrees_with_compiling(schema: Any) -> None:
     """Findings are of the schema's keywords, and it is supported exactly if it compiles."""
     found = audit(schema)

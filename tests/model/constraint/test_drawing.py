@@ -51,7 +51,7 @@ def reads(drawn: Sketch, text: str) -> bool:
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
 @given(data=st.data())
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 def test_the_drawing_reads_what_the_automaton_reads(name: str, data: st.DataObject) -> None:
     """Over random texts near the language, beyond ASCII included."""
     dfa = CONSTRAINTS[name].automaton()

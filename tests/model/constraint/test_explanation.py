@@ -87,7 +87,7 @@ def check(constraint: Constraint, text: str) -> None:
 
 
 @given(schemas, instances, st.data())
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=80)
 def test_an_explanation_is_given_exactly_where_a_json_text_is_rejected(
     schema: Any, instance: Any, data: st.DataObject
 ) -> None:
@@ -107,7 +107,7 @@ def test_an_explanation_is_given_exactly_where_a_json_text_is_rejected(
 
 
 @given(st.text('{}[]",:\\u0dD8e+-.1truefalsn \n\x00é', max_size=12))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_any_text_at_all_is_explained(text: str) -> None:
     """The reader that judges and the one that says why agree on what is JSON."""
     check(JsonSchema(True), text)
@@ -142,7 +142,7 @@ def test_odd_texts_are_judged_alike(text: str) -> None:
 
 
 @given(st.from_regex(r"(a|bc)*d?[0-9]{0,3}x?", fullmatch=True), st.text("abcdx019", max_size=6))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_a_text_could_go_on_up_to_the_place_that_is_told(valid: str, other: str) -> None:
     """What stands before the place begins an accepted text; one character more does not."""
     pattern = r"(a|bc)*d?[0-9]{2,3}x|none"
@@ -175,7 +175,7 @@ def test_choices_are_explained_by_those_that_still_fit(words: list[str], text: s
 
 
 @given(st.text("ab .", min_size=1, max_size=12), st.text("ab .", max_size=8), st.integers(1, 4))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_quotes_are_explained_to_the_character(source: str, text: str, most: int) -> None:
     """Up to the place the text begins a quote, by enumeration; one character further none does."""
     assume(source.strip())
@@ -321,7 +321,7 @@ def test_the_message_of_a_text_that_cannot_be_parsed_says_why() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=8)
 def test_what_is_generated_is_never_explained(seed: int) -> None:
     """Texts that the automaton writes are not rejected, so there is nothing to explain."""
     for constraint in (PERSON, TOOLS, QUOTE):

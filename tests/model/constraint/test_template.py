@@ -31,7 +31,7 @@ PATTERNS = ["a*", "(ab)*", "a|ab", "b?", "[ab]{1,2}", "ba*"]
     st.lists(st.one_of(st.sampled_from(PATTERNS), st.text("ab", max_size=2).map(repr)), max_size=4),
     st.data(),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_fields_one_after_another_are_as_one_pattern(
     pieces: list[str], data: st.DataObject
 ) -> None:

@@ -10,7 +10,7 @@ import operator
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from operator import add
 from pathlib import Path
@@ -221,6 +221,38 @@ def pydantic_graph() -> dict[str, Shape]:
     }
 
 
+def _burr_fan(core: Any) -> Any:
+    """Burr's action that maps another one over 100 states."""
+    parallelism: Any = importlib.import_module("burr.core.parallelism")
+
+    async def work(state: Any) -> Any:
+        await asyncio.sleep(0)
+        return state.update(y=state["i"] + 1)
+
+    worker = core.action(reads=["i"], writes=["y"])(work)
+
+    async def states(self: Any, state: Any, context: Any, inputs: Any) -> AsyncIterator[Any]:
+        for number in range(100):
+            yield state.update(i=number)
+
+    async def reduce(self: Any, state: Any, states: Any) -> Any:
+        return state.update(x=sum([one["y"] async for one in states]))
+
+    def action(self: Any, state: Any, inputs: Any) -> Any:
+        return worker
+
+    def fields(self: Any) -> list[str]:
+        return ["x"]
+
+    def is_async(self: Any) -> bool:
+        return True
+
+    body: dict[str, Any] = {"action": action, "is_async": is_async}
+    body |= {"states": states, "reduce": reduce}
+    body |= {"reads": property(fields), "writes": property(fields)}
+    return type("Fan", (parallelism.MapStates,), body)()
+
+
 def burr(is_recorded: bool = False) -> dict[str, Shape]:
     """Burr, with or without its SQLite persister."""
     core: Any = importlib.import_module("burr.core")
@@ -263,9 +295,15 @@ def burr(is_recorded: bool = False) -> dict[str, Shape]:
         _, _, state = await app.arun(halt_after=["last"])
         assert state["x"] == 1000
 
+    async def fan() -> None:
+        app = await build({"fan": _burr_fan(core)}, [], "fan")
+        _, _, state = await app.arun(halt_after=["fan"])
+        assert state["x"] == 5050
+
     return {
         "linear100": lambda: chain(100),
         "loop1000": loop,
+        "fanout100": fan,
         "runs100x5": lambda: asyncio.gather(*(chain(5) for _ in range(100))),
     }
 

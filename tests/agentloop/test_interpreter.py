@@ -22,7 +22,7 @@ from tests.agentloop.programs import (
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(programs(), st.integers(0, 1000))
 def test_a_graph_equals_its_interpreter(program: Program, seed: int) -> None:
     """State and order are those of a sequential run; it fails where that fails."""
@@ -50,7 +50,7 @@ def finish(graph: Graph[S], store: Store, state: S | None = None) -> RunResult[S
     return result
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(programs(is_recorded=True))
 def test_a_run_resumed_after_any_row_equals_its_interpreter(program: Program) -> None:
     """Resumed from every prefix of its rows it ends the same; no effect recorded happens again."""

@@ -18,8 +18,8 @@ from hypothesis import Phase, given, settings
 
 from tests.agentloop.programs import Program, check_effects, outcome, programs
 
-NUM_PROGRAMS = int(os.environ.get("KILLED_PROGRAMS", "4"))
-MAX_ROWS = int(os.environ.get("KILLED_ROWS", "6"))
+NUM_PROGRAMS = int(os.environ.get("KILLED_PROGRAMS", "3"))
+MAX_ROWS = int(os.environ.get("KILLED_ROWS", "4"))
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -207,7 +207,7 @@ def test_memory_does_not_grow_with_the_number_of_runs() -> None:
         tracemalloc.stop()
         return current
 
-    num = int(os.environ.get("MAP_RUNS", "200"))
+    num = int(os.environ.get("MAP_RUNS", "100"))
     grown(50)
     few, many = grown(num // 10), grown(num)
     assert many - few < 20_000, (few, many)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,13 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
         code, out, _ = run(capsys, command, "--help")
         assert code == 0
         assert f"agentloop schema {command}" in out.split("Examples")[1]
+
+
+def test_no_model_library_is_loaded() -> None:
+    """Schemas are looked at without torch, so that the commands answer at once."""
+    code = "import agentloop.schema_commands, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_check_tells_what_is_not_exact_and_the_size(

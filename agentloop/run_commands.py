@@ -29,7 +29,7 @@ from agentloop.run_view import RunView, StepView, view_recorded
 from agentloop.runs import RunResult
 from agentloop.sqlite_store import SQLiteStore
 from agentloop.stores import RunInfo, prune
-from agentloop.terminal import counted, load_model, note, out, print_json, printable
+from agentloop.terminal import counted, load_model, note, out, print_json, printable, waiting
 from agentloop.testing import Replay
 
 _STYLES = {"done": "green", "waiting": "yellow", "failed": "red", "running": "blue"}
@@ -114,7 +114,7 @@ def resume_run(path: Path, run: str, asked: Resumed, *, as_json: bool) -> None:
     graph = load_graph(asked.graph)
     model = load_model(asked.model) if asked.model is not None else None
     try:
-        with _opened(path) as store:
+        with _opened(path) as store, waiting(f"resuming {run}", kind=asked.graph) as report:
             result = graph.run_sync(
                 run=run,
                 store=store,
@@ -122,6 +122,7 @@ def resume_run(path: Path, run: str, asked: Resumed, *, as_json: bool) -> None:
                 model=model,
                 migrate=asked.is_migrating,
                 check=False,
+                on_event=lambda event: report(printable(f"{event.kind} {event.path}")),
             )
     finally:
         if model is not None:

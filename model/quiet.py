@@ -13,20 +13,24 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
 
-class _Askers(threading.local):
-    """Of each event loop's thread: how many are about to ask, and who waits for them."""
-
-    num = 0
+class _Askers:
+    """Of one event loop: how many are about to ask, and who waits for them."""
 
     def __init__(self) -> None:
+        self.num = 0
         self.waiting: list[Callable[[], object]] = []
 
 
-_askers = _Askers()
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Askers] = WeakKeyDictionary()
+
+
+def _askers() -> _Askers:
+    return _by_loop.setdefault(asyncio.get_running_loop(), _Askers())
 
 
 @contextmanager
@@ -35,13 +39,14 @@ def about_to_ask() -> Generator[None]:
 
     Not for a wait that depends on an answer of the model: that would never come.
     """
-    _askers.num += 1
+    loop, askers = asyncio.get_running_loop(), _askers()
+    askers.num += 1
     try:
         yield
     finally:
-        _askers.num -= 1
-        if not _askers.num:
-            waiting, _askers.waiting = _askers.waiting, []
+        askers.num -= 1
+        if not askers.num and not loop.is_closed():
+            waiting, askers.waiting = askers.waiting, []
             for look in waiting:
                 look()
 
@@ -65,9 +70,10 @@ class QuietLoop(Generic[T]):
         if len(gathered) > seen:
             asyncio.get_running_loop().call_soon(self._look, gathered, len(gathered))
             return
-        if _askers.num:  # not len(gathered): another tick has to pass once they are through
+        askers = _askers()
+        if askers.num:  # not len(gathered): another tick has to pass once they are through
             loop = asyncio.get_running_loop()
-            _askers.waiting.append(lambda: loop.call_soon(self._look, gathered, 0))
+            askers.waiting.append(lambda: loop.call_soon(self._look, gathered, 0))
             return
         self._local.gathered = None
         self._hand_over(gathered)

@@ -41,6 +41,7 @@ other = Graph(S, name="other").chain(START, first, END)
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command where a store has one run that waits; the graph is in agent.py."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTLOOP_CACHE", str(tmp_path / "cache"))
     Path("agent.py").write_text(AGENT)
     graph = load_graph("agent.py:g")
     store = SQLiteStore("runs.db")

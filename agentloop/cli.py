@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from agentloop.cli_bench import bench_app
+from agentloop.cli_eval import eval_app
 from agentloop.cli_mcp import mcp_app
 from agentloop.cli_runs import runs_app
 from agentloop.cli_schema import schema_app
@@ -28,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(bench_app)
+app.add_typer(eval_app)
 app.add_typer(mcp_app)
 app.add_typer(runs_app)
 app.add_typer(schema_app)

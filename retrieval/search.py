@@ -19,7 +19,7 @@ Mode = Literal["hybrid", "lexical", "dense"]
 Fusion = Literal["convex", "rrf"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
-DEFAULT_DENSE_WEIGHT = 0.5
+DEFAULT_DENSE_WEIGHT = 0.65
 _MIN_DEPTH = 100  # chunks each leg ranks before fusion, at least
 
 

@@ -30,8 +30,7 @@ def promised() -> dict[str, list[tuple[str, str]]]:
     text = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
     parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     return {
-        part.splitlines()[0]: re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", part)
-        for part in parts
+        part.splitlines()[0]: re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", part) for part in parts
     }
 
 

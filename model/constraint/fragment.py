@@ -117,8 +117,9 @@ def _leading_to_exit(
 class Builder:
     """Grows one fragment out of single arcs and copies of others. State 0 exists from the start."""
 
-    def __init__(self, max_states: int) -> None:
+    def __init__(self, max_states: int, max_own_arcs: int | None = None) -> None:
         self.max_states = max_states
+        self.max_own_arcs = MAX_OWN_ARCS if max_own_arcs is None else max_own_arcs
         self.num_states = 1
         self._own: dict[int, list[tuple[int, int]]] = {}
         self._num_own = 0
@@ -149,10 +150,10 @@ class Builder:
         """
         self._own.setdefault(source, []).append((byte, target))
         self._num_own += 1
-        if self._num_own > MAX_OWN_ARCS:
+        if self._num_own > self.max_own_arcs:
             error = StateBudgetError(
-                f"an object's keys need more than {MAX_OWN_ARCS:,} arcs; it has too many patterns "
-                "or names that go together"
+                f"a quote or an object's keys need more than {self.max_own_arcs:,} arcs; there is"
+                " too much text, or too many patterns or names that go together"
             )
             error.is_about_steps = True
             raise error

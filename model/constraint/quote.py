@@ -29,6 +29,7 @@ from agentloop.model.constraint.work import check_work
 
 Unit = Literal["words", "chars", "sentences"]
 MAX_QUOTE_STATES = 4_000_000
+MAX_QUOTE_ARCS = 8_000_000
 
 WORD = re.compile(r"\w+(?:['’]\w+|(?<=\d)[.,](?=\d)\w+)*|[^\w\s]")
 """A word with its apostrophes, a number with its separators, or one sign."""
@@ -208,7 +209,7 @@ class _Writer:
         self.quoted = quoted
         self.in_json = in_json
         self.automaton = SuffixAutomaton(split(text, quoted.unit) for text in quoted.texts)
-        self.builder = Builder(MAX_QUOTE_STATES)
+        self.builder = Builder(MAX_QUOTE_STATES, MAX_QUOTE_ARCS)
         self.numbers: dict[_Spot, int] = {}
         self.todo: list[_Spot] = []
 

@@ -138,7 +138,7 @@ from tests.model.constraint.test_compiled import Counted
 
 store = ConstraintStore(Path(sys.argv[1]), max_bytes=int(sys.argv[2]))
 whole = compile_constraint(Counted(), VOCABULARY, cache=ConstraintCache()).automaton
-for i in range(150):
+for i in range(60):
     key = str((i * 7 + int(sys.argv[3])) % 5)
     assert store.save(key, whole)
     store.load(str(i % 5))
@@ -148,14 +148,14 @@ for i in range(150):
 def test_writers_in_several_processes_leave_whole_files_and_keep_to_the_size(
     tmp_path: Path,
 ) -> None:
-    """Three processes write, read and evict the same keys; a reader never sees half a file."""
+    """Two processes write, read and evict the same keys; a reader never sees half a file."""
     whole = compile_constraint(Counted(), VOCABULARY, cache=ConstraintCache()).automaton
     store = ConstraintStore(tmp_path)
     store.save("0", whole)
     size = next(tmp_path.iterdir()).stat().st_size
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(3 * size), str(i)])
-        for i in range(3)
+        for i in range(2)
     ]
     num_read = 0
     while any(writer.poll() is None for writer in writers):
@@ -164,7 +164,7 @@ def test_writers_in_several_processes_leave_whole_files_and_keep_to_the_size(
             if loaded is not None:
                 assert equal(loaded, whole)
                 num_read += 1
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert [writer.returncode for writer in writers] == [0, 0]
     assert num_read
     assert list(tmp_path.glob("*.part")) == []
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 3 * size

@@ -17,6 +17,8 @@ from agentloop.model.constraint import (
     Object,
     OneOf,
     Quote,
+    fragment,
+    quote,
 )
 from agentloop.model.constraint.quote import Unit, split
 from agentloop.model.constraint.suffix_automaton import SuffixAutomaton
@@ -160,3 +162,14 @@ def test_a_quote_among_alike_objects_is_refused_with_the_way_out() -> None:
     either = OneOf(quoted, Object(answer=Choice(["none"]), more=Choice(["b"])))
     with pytest.raises(ConstraintError, match="a Quote stands alone for its value"):
         either.automaton()
+
+
+def test_a_quote_may_need_more_arcs_than_the_keys_of_an_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound on what an object's keys take is not that of a long text, which has its own."""
+    monkeypatch.setattr(fragment, "MAX_OWN_ARCS", 10)
+    assert Quote(["The cat sat on the mat."]).automaton().accepts(b"cat sat")
+    monkeypatch.setattr(quote, "MAX_QUOTE_ARCS", 10)
+    with pytest.raises(ConstraintError, match="too much text"):
+        Quote(["The cat sat on the mat, again."]).automaton()

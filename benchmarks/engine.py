@@ -93,9 +93,11 @@ def rivals(speed: Speed, llama: Llama | None) -> dict[str, Numbers]:
     """A call by transformers' generate over a cached prompt, and by llama.cpp under a grammar."""
     from transformers import AutoModelForCausalLM, DynamicCache
 
-    base: Any = AutoModelForCausalLM.from_pretrained(base_folder(), dtype=torch.bfloat16)
-    prompt = torch.tensor([speed.lm.prompt_ids(speed.asked()[0])])
-    text = speed.lm.tokenizer.decode(prompt[0].tolist(), skip_special_tokens=False)
+    loader: Any = AutoModelForCausalLM
+    base: Any = loader.from_pretrained(base_folder(), dtype=torch.bfloat16)
+    ids = speed.lm.prompt_ids(speed.asked()[0])
+    prompt = torch.tensor([ids])
+    text = speed.lm.tokenizer.decode(ids, skip_special_tokens=False)
     seconds: list[float] = []
     is_wall = speed.clock is time.perf_counter
 

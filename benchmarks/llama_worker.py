@@ -7,17 +7,17 @@ with the seconds by the wall's clock and of this process.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
 from typing import Any
 
-import xllamacpp  # type: ignore[import-not-found]  # in .venv-compare only
-
 
 def main() -> None:
     """Serve until the input ends."""
     about = json.loads(sys.stdin.readline())
+    xllamacpp: Any = importlib.import_module("xllamacpp")  # in .venv-compare only
     params: Any = xllamacpp.CommonParams()
     params.model.path = about["model"]
     params.n_ctx, params.n_parallel = 2048, 1

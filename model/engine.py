@@ -105,8 +105,10 @@ class Engine:
         if writer.config.mask_id is None:
             raise ModelError("the network has no mask id: it was never adapted to diffusion")
         self.writer = PackedNetwork(writer, precision, sample)
-        writes_in = self.writer.precision
-        self.reader = PackedNetwork(reader, "bfloat16" if writes_in == "int8" else writes_in)
+        reads_in: Precision = self.writer.precision
+        if reads_in == "int8":
+            reads_in = "bfloat16"
+        self.reader = PackedNetwork(reader, reads_in)
         self.mask_id = writer.config.mask_id
         self.max_batch = max_batch
         self.key_bytes = key_bytes

@@ -80,7 +80,7 @@ class PackedNetwork:
         sample: Sequence[int] = (),
     ) -> None:
         self.config = network.config
-        self.precision = precision or _precision_for(network)
+        self.precision: Precision = precision or _precision_for(network)
         self.dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
         self._eps = network.norm.eps
         self._embedding = network.embed_tokens.weight.detach()

@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -117,7 +118,11 @@ class Speed:
                 return writer.logits(stream)
 
             products = _products(writer, rows)
-            ways = {"pass_ms": run, "head_ms": head, "products_ms": products}
+            ways: dict[str, Callable[[], object]] = {
+                "pass_ms": run,
+                "head_ms": head,
+                "products_ms": products,
+            }
             found[str(rows)] = self.medians(ways)
         return found
 
@@ -160,7 +165,7 @@ class Speed:
 
         ways: dict[str, Callable[[], object]] = {"left_to_right": left_to_right}
         for effort in efforts:
-            ways[effort] = lambda effort=effort: refined(effort)
+            ways[effort] = partial(refined, effort)
         taken = self.medians(ways)
         return {
             name: {
@@ -223,8 +228,11 @@ class Speed:
             asked = [self.lm.decide(f"Is {i} even?", options) for i in range(count)]
             await asyncio.gather(*asked)
 
+        def run(count: int) -> None:
+            asyncio.run(ask(count))
+
         ways: dict[str, Callable[[], object]] = {
-            str(count): (lambda count=count: asyncio.run(ask(count))) for count in counts
+            str(count): partial(run, count) for count in counts
         }
         return {
             name: {"decisions_per_s": int(name) / ms * 1000}

@@ -8,6 +8,7 @@ import resource
 import threading
 import weakref
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,10 @@ def lm() -> DiffusionLM:
     return tiny_lm()
 
 
+def note(order: list[int], number: int, _: Future[Job]) -> None:
+    order.append(number)
+
+
 def job(lm: DiffusionLM, prompt: list[int], length: int = 6, **options: Any) -> Job:
     row = CanvasRow(lm.compile(Regex("[ab]{1,5}")), SamplerOptions(max_steps=4), length, seed=0)
     return Job(prompt, lambda _: None, row, Future(), **options)
@@ -38,7 +43,7 @@ def test_a_call_of_higher_priority_overtakes(lm: DiffusionLM) -> None:
     order: list[int] = []
     jobs = [job(lm, [1, 2, i], priority=i) for i in range(5)]
     for number, each in enumerate(jobs):
-        each.future.add_done_callback(lambda _, number=number: order.append(number))
+        each.future.add_done_callback(partial(note, order, number))
     engine.submit(jobs)
     for each in jobs:
         each.future.result(30)
@@ -68,7 +73,11 @@ def test_a_full_queue_refuses_and_goes_on(lm: DiffusionLM) -> None:
     engine = Engine(tiny_network(), tiny_network(), max_batch=1, max_waiting=3)
     gate = threading.Event()
     first = job(lm, [1, 2])
-    first.on_step = lambda _: gate.wait(30) and None
+
+    def wait(_: Job) -> None:
+        gate.wait(30)
+
+    first.on_step = wait
     engine.submit([first])
     while engine.num_waiting:
         threading.Event().wait(0.005)
@@ -205,12 +214,17 @@ def test_metrics_say_what_was_done() -> None:
 def test_threads_fit_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is pinned to one processor gets one thread; fewer threads are left alone."""
     before = torch.get_num_threads()
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    processors = {0}
+
+    def affinity(_: int) -> set[int]:
+        return processors
+
+    monkeypatch.setattr(os, "sched_getaffinity", affinity, raising=False)
     try:
         torch.set_num_threads(2)
         fit_threads()
         assert torch.get_num_threads() == 1
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+        processors |= set(range(8))
         fit_threads()
         assert torch.get_num_threads() == 1
     finally:

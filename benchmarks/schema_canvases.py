@@ -8,7 +8,7 @@ network of one random layer, whose logits depend on the whole canvas, over a voc
 and the merges that byte-pair encoding learns from the schemas' own instances. Each schema is
 refined at 1, 4, 16 and 64 steps, at temperature 0 and 1, with and without revisions, under both
 weightings, by networks that differ from round to round. A text that `jsonschema` (with its checks
-of formats) or `JsonSchema.accepts` refuses, or a step without an answer, ends the run with its
+of formats) or `JsonSchema.parse` refuses, or a step without an answer, ends the run with its
 schema and seed. A canvas one slot too small for a schema's shortest text must be refused, with both
 numbers.
 """
@@ -190,15 +190,15 @@ def check(language: Language, row: CanvasRow) -> str:
     """The text of a finished canvas, judged twice.
 
     Raises:
-        ValueError: It is not JSON, or `JsonSchema.accepts` refuses it.
+        ValueError: It is not JSON, or not finished.
+        ConstraintError: `JsonSchema.parse` refuses it.
         jsonschema.ValidationError: `jsonschema` refuses it.
     """
     text = language.compiled.vocabulary.text(row.text_tokens).decode()
     language.validator.validate(json.loads(text))
     if not row.ended:
         raise ValueError(f"the canvas holds no end of text: {text!r}")
-    if not language.schema.accepts(text):
-        raise ValueError(f"JsonSchema.accepts refuses {text!r}")
+    language.schema.parse(text)
     return text
 
 

@@ -186,11 +186,24 @@ class JsonConstraint(Constraint):
         return Machine().spell(Asked(self.value_expression()), parse_json(text))
 
     def parse(self, text: str) -> Any:
-        """The Python value of a valid JSON text."""
+        """The Python value of a valid JSON text.
+
+        A key that no schema names may have been written twice (decision 0002): as for any reader of
+        JSON its last value counts, if the object is valid with that.
+        """
         rejection = self.explain(text)
-        if rejection is not None:
+        if rejection is None:
+            return self.from_value(to_python(parse_json(text)))
+        try:
+            value = parse_json(text, may_repeat=True)
+        except JsonTextError:
+            value = None
+            is_valid = False
+        else:
+            is_valid = Machine().run(Asked(self.value_expression()), value) is not None
+        if not is_valid:
             raise ConstraintError(_message(text, self, rejection))
-        return self.from_value(to_python(parse_json(text)))
+        return self.from_value(to_python(value))
 
     def from_value(self, value: Any) -> Any:
         """The value itself."""

@@ -47,8 +47,12 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     return found
 
 
-def parse_json(text: str) -> JsonValue:
+def parse_json(text: str, *, may_repeat: bool = False) -> JsonValue:
     """The value of a JSON text.
+
+    Args:
+        text: The text.
+        may_repeat: Whether a key may come twice in one object; its last value counts.
 
     Raises:
         JsonTextError: It is not JSON, repeats a key, nests too deeply or holds half a pair of
@@ -60,7 +64,7 @@ def parse_json(text: str) -> JsonValue:
             parse_float=read_number,
             parse_int=read_number,
             parse_constant=_constant,
-            object_pairs_hook=_object,
+            object_pairs_hook=dict if may_repeat else _object,
         )
         json.dumps(value, ensure_ascii=False, default=str).encode()
     except RecursionError:

@@ -219,8 +219,8 @@ class Index:
                 anything, `/` included, `?` for one character, `[ab]` for one of those.
             fusion: How the legs of a hybrid search become one ranking: "convex" or "rrf".
             dense_weight: Share of the dense leg in fusion, 0 to 1.
-            hops: 2 also follows the names of documents in the best passages, for questions that
-                no single passage answers.
+            hops: 2 also follows names from the best passages to those that answer what they leave
+                open, for questions that no single passage answers; worse for those that one does.
 
         Raises:
             RetrievalError: A dense search of an index without embeddings, or a closed index.

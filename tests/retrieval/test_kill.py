@@ -20,6 +20,47 @@ with Index.open(sys.argv[1], embedder=HashingEmbedder()) as index:
 """
 NUM_FILES = 24
 
+# Fifty times: change some files, fork a sync, kill it at a random moment, examine what is left.
+FIFTY_KILLS = """
+import os, random, signal, sys, time
+from pathlib import Path
+from agentloop.retrieval import HashingEmbedder, Index
+import agentloop.retrieval.sync as sync
+sync._BATCH_FILES = 2
+folder, docs = sys.argv[1], Path(sys.argv[2])
+draw = random.Random(7)
+killed = 0
+for turn in range(50):
+    for at in draw.sample(range(12), 6):
+        path = docs / f"n{at:02}.txt"
+        if path.exists() and draw.random() < 0.2:
+            path.unlink()
+        else:
+            path.write_text(f"note number{at} of turn{turn}. " * draw.randint(1, 40))
+    child = os.fork()
+    if child == 0:
+        with Index.open(folder, embedder=HashingEmbedder()) as index:
+            index.sync(docs, allow_empty=True)
+        os._exit(0)
+    time.sleep(draw.random() * 0.1)
+    os.kill(child, signal.SIGKILL)
+    killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    with Index.open(folder, embedder=HashingEmbedder()) as index:
+        report = index.fsck()
+        assert report.problems == (), (turn, report.problems)
+        stats = index.stats()
+        assert stats.num_chunks == stats.num_embedded == report.num_chunks, turn
+        found = {hit.path for hit in index.search("note", 1000, "lexical")}
+        assert found == {document.path for document in index.documents()}, turn
+with Index.open(folder, embedder=HashingEmbedder()) as index:
+    index.sync(docs, allow_empty=True)
+    for document in index.documents():
+        assert index.text(document.id) == (docs / document.path).read_text()
+    assert {d.path for d in index.documents()} == {path.name for path in docs.iterdir()}
+    assert index.fsck().ok
+print(killed)
+"""
+
 
 def expected(at: int) -> str:
     return f"note number{at} of many. " * (1 + at % 5)
@@ -55,3 +96,11 @@ def test_nothing_committed_is_lost(tmp_path: Path, docs: Path, after: int) -> No
         assert len(finished.added) == NUM_FILES - report.num_documents
         assert index.stats().num_embedded == index.stats().num_chunks >= NUM_FILES
         assert index.fsck().ok
+
+
+def test_fifty_kills_at_random_moments(tmp_path: Path, docs: Path) -> None:
+    """Requirement 6: after each kill the index is sound, its counts agree; in the end it is full."""
+    arguments = [sys.executable, "-c", FIFTY_KILLS, str(tmp_path / "index"), str(docs)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 10  # the others had already finished, or died before they began

@@ -16,7 +16,7 @@ INTEGERS = JsonSchema({"type": "object", "additionalProperties": {"type": "integ
 
 
 def test_the_last_value_of_a_repeated_key_counts() -> None:
-    """The automaton may write it, `accepts` does not take it, `parse` reads it as all readers do."""
+    """The automaton may write it, `accepts` refuses it, `parse` reads it as all readers do."""
     text = '{"a":1,"b":2,"a":3}'
     assert INTEGERS.automaton().accepts(text.encode())
     assert not INTEGERS.accepts(text)

@@ -291,7 +291,7 @@ def test_a_model_calls_tools_with_checked_arguments() -> None:
     [
         ("{", "expected a JSON list"),
         ("{}", "expected a JSON list of calls"),
-        ('["weather"]', "expected name and arguments"),
+        ('["weather"]', "expected an object of name and arguments alone"),
         ('[{"name": "wether", "arguments": {}}]', "there is no tool 'wether'; there are weather"),
         ('[{"name": "weather", "arguments": {"city": 3}}]', "arguments at /city do not fit"),
     ],

@@ -64,8 +64,8 @@ class ConstraintStore:
                 arrays: dict[str, Ints] = {
                     f.name: file.get_tensor(f.name) for f in fields(TokenAutomaton)
                 }
-                written = (file.metadata() or {}).get("digest")
-            if written != _digest(key, arrays):
+                metadata: dict[str, str] | None = file.metadata()
+            if not metadata or metadata.get("digest") != _digest(key, arrays):
                 return None
             os.utime(path)
         except (OSError, KeyError, ValueError, SafetensorError):

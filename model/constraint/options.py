@@ -73,15 +73,12 @@ class CompileOptions:
         if self.max_depth == 0:
             return None
         if much:
-            return replace(
-                self, max_depth=0, max_counted_length=16, max_counted_items=4, max_indent=8
-            )
+            return replace(self, max_depth=0, max_counted_length=16, max_counted_items=4)
         return replace(
             self,
             max_depth=self.max_depth - 1,
             max_counted_length=self.max_counted_length // 3,
             max_counted_items=self.max_counted_items // 2,
-            max_indent=self.max_indent // 2,
         )
 
 

@@ -55,9 +55,9 @@ def verdicts(name: str) -> Counter[str]:
                 found["passed"] += 1
             else:
                 found["invalid accepted" if accepted else "valid rejected"] += 1
-    for error in refusals:
-        assert error.reason
-        assert f"at #{error.pointer}" in str(error)
+    for refusal in refusals:
+        assert refusal.reason
+        assert f"at #{refusal.pointer}" in str(refusal)
     return found
 
 

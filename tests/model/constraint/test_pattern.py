@@ -166,7 +166,7 @@ nested: st.SearchStrategy[str] = st.recursive(st.sampled_from(LEAVES), _grouped,
     st.lists(nested, min_size=1, max_size=3).map("|".join),
     st.lists(st.text("abcé😀0.9 ", max_size=7), min_size=1, max_size=20),
 )
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=80)
 def test_nested_patterns_agree_with_the_reference(pattern: str, texts: list[str]) -> None:
     """Groups in groups, alternatives and repeats of any sort, as a search and as a whole match."""
     try:

@@ -214,14 +214,14 @@ class SecondHop:
         vectors = None
         if "lexical" in legs:
             totals = terms.sum(axis=1)  # (P,)
-            legs["lexical"].update((ids[row], float(totals[row])) for row in totals.nonzero()[0])
+            legs["lexical"].update(_positive(ids, totals))
         if "dense" in legs and self.question.vector is not None:
             stored = self.snapshot.vectors_of(ids)
             nothing = np.zeros_like(self.question.vector)
             vectors = np.array([stored.get(item, nothing) for item in ids])  # (P, D)
             vectors = vectors.reshape(len(ids), len(nothing))
             cosines = vectors @ self.question.vector  # (P,)
-            legs["dense"].update((ids[r], float(cosines[r])) for r in (cosines > 0).nonzero()[0])
+            legs["dense"].update(_positive(ids, cosines))
         fused = fuse(legs)
         base = np.array([fused.get(item, 0.0) for item in ids])
         return _Pool(ids, place, base, terms, terms > 0, vectors)
@@ -275,3 +275,9 @@ class SecondHop:
         scale = float(pool.terms.sum(axis=1).max()) or 1.0
         repeated *= -self.settings.cover_weight * self.question.lexical_share / scale
         return repeated
+
+
+def _positive(ids: Sequence[int], scores: NDArray[np.floating]) -> dict[int, float]:
+    """The scores above 0 by id."""
+    values: list[float] = scores.tolist()
+    return {item: value for item, value in zip(ids, values, strict=True) if value > 0}

@@ -9,6 +9,7 @@ import pytest
 
 from agentloop.retrieval import Index, bm25
 from agentloop.retrieval.bm25 import informative, term_scores
+from agentloop.retrieval.store import Store
 
 VOCABULARY = [f"w{number}" for number in range(40)]
 
@@ -28,7 +29,7 @@ def filled(index: Index, docs: Path) -> Index:
 def test_terms_add_up_to_the_score_of_sqlite(filled: Index) -> None:
     """For every chunk: the sum over terms is bm25() of FTS5, whose totals we read."""
     terms = ["w0", "w3", "w39", "everywher", "absent"]
-    with filled._store.snapshot() as snapshot:
+    with Store(filled.path).snapshot() as snapshot:
         expected = dict(snapshot.lexical(terms, 1000))
         analysed = snapshot.analysed(list(range(1, 60)))
         ids = sorted(analysed)
@@ -44,7 +45,7 @@ def test_common_words_are_left_out_of_large_indexes_alone(
     filled: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A word that every chunk holds is looked up where that is cheap, or where nothing else is."""
-    with filled._store.snapshot() as snapshot:
+    with Store(filled.path).snapshot() as snapshot:
         assert informative(snapshot, ["everywher", "w39", "w39"]) == ["everywher", "w39"]
         monkeypatch.setattr(bm25, "_LARGE", 10)
         assert informative(snapshot, ["everywher", "w39", "w39"]) == ["w39"]

@@ -99,7 +99,7 @@ def test_nothing_committed_is_lost(tmp_path: Path, docs: Path, after: int) -> No
 
 
 def test_fifty_kills_at_random_moments(tmp_path: Path, docs: Path) -> None:
-    """Requirement 6: after each kill the index is sound, its counts agree; in the end it is full."""
+    """Requirement 6: after each kill the index is sound and counts agree; in the end it is full."""
     arguments = [sys.executable, "-c", FIFTY_KILLS, str(tmp_path / "index"), str(docs)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr

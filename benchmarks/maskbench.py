@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import track
 from tokenizers import Tokenizer
 
-from agentloop.errors import ConstraintError
+from agentloop.errors import CompileLimitError, ConstraintError
 from agentloop.model.base_weights import base_folder
 from agentloop.model.constraint import CompileOptions, Dfa, EmptyConstraintError, JsonSchema
 from agentloop.model.constraint.compiled import ConstraintCache
@@ -132,7 +132,11 @@ def _time_lift(judged: Judged, schema: dict[str, Any], vocabulary: Vocabulary) -
     forget()
     for name in ("lifted_s", "cached_s"):
         begun = time.process_time()
-        cache.get_or_compile(JsonSchema(schema), vocabulary, DEFAULT_OPTIONS)
+        try:
+            cache.get_or_compile(JsonSchema(schema), vocabulary, DEFAULT_OPTIONS)
+        except CompileLimitError:
+            judged.counts["not lifted"] += 1
+            return
         setattr(judged, name, time.process_time() - begun)
 
 

@@ -81,7 +81,8 @@ def apply_delta(writer: Transformer, folder: Path) -> None:
             delta = delta + product(stored[f"{stem}{UP}"], stored[f"{stem}{DOWN}"])
         weight.copy_(weight.float() + delta)
     row = stored["mask_row"]
-    writer.embed_tokens.weight[MASK_ID] = row.to(writer.dtype)
+    assert writer.config.mask_id is not None
+    writer.embed_tokens.weight[writer.config.mask_id] = row.to(writer.dtype)
 
 
 def holds_delta(folder: Path) -> bool:

@@ -9,10 +9,11 @@ import torch
 
 from agentloop.errors import CheckpointError, ModelError
 from agentloop.model.base_weights import SHA256
+from agentloop.model.default_weights import FORMAT, apply_delta, save_delta
 from agentloop.model.finetune import TUNED, Check, FinetuneOptions, Finetuning
-from agentloop.model.lora import is_adapter
+from agentloop.model.lora import is_adapter, product
 from agentloop.model.pairs import read_pairs, rows_of, split_pairs
-from agentloop.model.tensors import load_tensors, metadata_of
+from agentloop.model.tensors import load_tensors, metadata_of, random_normal, save_tensors
 from agentloop.model.training import make_writer
 from agentloop.model.training_data import Row
 from tests.model.tiny import tiny_network, tiny_tokenizer
@@ -187,3 +188,23 @@ def test_content_never_spells_a_control_token(tmp_path: Path) -> None:
     assert made[0].prompt.count(end) == 1
     assert end not in made[0].answer
     assert too_long == [1]
+
+
+def test_adapters_load_beside_the_canvas_weights_they_were_trained_on(tmp_path: Path) -> None:
+    """What `apply_delta` gives equals base, four-bit delta and adapter product together."""
+    base = {n: p for n, p in tiny_network().named_parameters() if n.startswith(("layers", "norm"))}
+    trained = {n: p + 0.1 * random_normal(tuple(p.shape), 7) for n, p in base.items()}
+    save_delta(base, trained, torch.ones(32), tmp_path, {})
+    before = tiny_network()
+    apply_delta(before, tmp_path)
+    name = "layers.1.mlp.up_proj"
+    weight = dict(before.named_parameters())[f"{name}.weight"]
+    down, up = random_normal((3, weight.shape[1]), 1), random_normal((weight.shape[0], 3), 2)
+    metadata = {"format": FORMAT, "base_sha256": SHA256, "about": "{}"}
+    tensors = {f"{name}.down": down, f"{name}.up": up, "mask_row": 2 * torch.ones(32)}
+    save_tensors(tensors, tmp_path / TUNED, metadata)
+    after = tiny_network()
+    apply_delta(after, tmp_path)
+    found = dict(after.named_parameters())[f"{name}.weight"]
+    assert torch.allclose(found, weight + product(up, down), atol=1e-5)
+    assert torch.equal(after.embed_tokens.weight[after.config.mask_id], 2 * torch.ones(32))

@@ -18,7 +18,8 @@ def reader(request: pytest.FixtureRequest) -> PackedNetwork:
 
 
 def random_tokens(length: int, seed: int = 0) -> list[int]:
-    return np.random.default_rng(seed).integers(0, 200, length).tolist()
+    ids: list[int] = np.random.default_rng(seed).integers(0, 200, length).tolist()
+    return ids
 
 
 def assert_same(a: Keys, b: Keys) -> None:

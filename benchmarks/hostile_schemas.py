@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from agentloop.errors import ConstraintError
@@ -208,7 +209,7 @@ class Ending:
         kind: "compiled", the name of the error's class, or "ended by signal ...".
         is_typed: Whether it compiled or was refused by a `ConstraintError`.
         cpu_s: CPU seconds.
-        peak_mib: Memory at most.
+        peak_mib: Memory at most, beyond what the forking process held.
     """
 
     kind: str
@@ -225,9 +226,17 @@ class Ending:
 BYTES = Vocabulary([*(bytes([byte]) for byte in range(256)), b""], [256])
 
 
+def _address_space() -> int:
+    """Bytes of address space in use, where the system tells."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 0
+
+
 def _compile(schema: Any, vocabulary: Vocabulary, pipe: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (HANG_S, HANG_S))
-    resource.setrlimit(resource.RLIMIT_AS, (4 * MAX_MIB << 20, 4 * MAX_MIB << 20))
+    room = _address_space() + (4 * MAX_MIB << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    held_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     kind, is_typed, begun = "compiled", True, time.process_time()
     try:
         compile_constraint(JsonSchema(schema), vocabulary, cache=ConstraintCache())
@@ -236,7 +245,7 @@ def _compile(schema: Any, vocabulary: Vocabulary, pipe: Connection) -> None:
     except BaseException as error:  # whatever it is, it is not what a caller should see
         kind, is_typed = repr(error)[:200], False
     used = time.process_time() - begun
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held_kib
     pipe.send(Ending(kind, is_typed, used, peak_kib / 1024))
 
 

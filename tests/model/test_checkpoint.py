@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from agentloop.errors import CheckpointError
 from agentloop.model import default_weights
-from agentloop.model.base_weights import MASK_ID
 from agentloop.model.checkpoint import load_network, load_tokenizer, read_config
 from agentloop.model.quantize import GROUP, dequantize, quantize
 from agentloop.model.tensors import load_tensors, random_normal, save_tensors
@@ -139,7 +138,7 @@ def test_a_delta_round_trips(tmp_path: Path) -> None:
     for name, expected in names.items():
         got = default_weights.trained_parts(again)[name]
         assert (got - expected).abs().max() < 0.01, name
-    assert torch.equal(again.embed_tokens.weight[MASK_ID], row)
+    assert torch.equal(again.embed_tokens.weight[again.config.mask_id], row)
 
 
 def test_a_delta_over_another_base_is_refused(tmp_path: Path) -> None:

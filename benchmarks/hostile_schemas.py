@@ -157,11 +157,12 @@ class HostileSchemas:
     def keywords(self) -> Mapping[str, Callable[[int], Any]]:
         """How the value of each keyword is made."""
         pick, kinds = self.random.choice, ("string", "number", "integer", "array", "object", "null")
+        anything: list[Any] = [*_NUMBERS, *_NAMES, None, [1], {"a": []}]
         made: dict[str, Callable[[int], Any]] = {
             "type": lambda _: pick(kinds),
             "pattern": lambda _: self.pattern(),
             "format": lambda _: pick(("date-time", "uri", "ipv6", "regex", "nonsense")),
-            "enum": lambda _: [pick((*_NUMBERS, *_NAMES, None, [1], {"a": []})) for _ in range(99)],
+            "enum": lambda _: [pick(anything) for _ in range(99)],
             "const": lambda _: pick((*_NUMBERS, *_NAMES)),
             "uniqueItems": lambda _: pick((True, False)),
             "required": lambda _: [pick(_NAMES) for _ in range(4)],

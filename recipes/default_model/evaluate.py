@@ -27,7 +27,7 @@ from agentloop.cited_answer import CitedAnswer
 from agentloop.model.call_options import ParsedConstraint
 from agentloop.model.constraint import Choice, ToolCalls
 from agentloop.model.constraint.quote import split
-from agentloop.model.default_weights import FOLDER, load_default
+from agentloop.model.default_weights import FOLDER
 from agentloop.model.generation import Generation
 from agentloop.model.lm import DiffusionLM
 from agentloop.model.sampler import EFFORTS, Effort
@@ -57,6 +57,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--effort", choices=list(EFFORTS), default="medium")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "int8"),
+        help="as DiffusionLM.load; by default its",
+    )
     parser.add_argument(
         "--show", type=int, default=0, help="print so many predictions of each task"
     )
@@ -118,8 +123,9 @@ def main() -> None:
     options = arguments()
     if options.threads:
         torch.set_num_threads(options.threads)
-    reader, writer, tokenizer = load_default(CONSOLE.print, folder=options.weights)
-    lm = DiffusionLM(reader, writer, tokenizer, name="default")
+    name = "default" if options.weights == FOLDER else str(options.weights)
+    dtype: torch.dtype | None = getattr(torch, options.dtype) if options.dtype else None
+    lm = DiffusionLM.load(name, dtype=dtype, report=CONSOLE.print)
     report: dict[str, Any] = {"effort": options.effort, "limit": options.limit}
     for path in options.sets or sorted(options.data.glob("dev_*.jsonl")):
         rows = read_rows(path, options.limit)

@@ -3,7 +3,7 @@
     python -m benchmarks.graph_overhead            # every engine, each in a process of its own
     python -m benchmarks.graph_overhead agentloop  # one engine, in this process
 
-`make compare` does so in a virtual environment that has the other engines.
+`make compare-graphs` does so in a virtual environment that has the other engines.
 
 Shapes (every node reads a number and writes it plus one):
     linear100   100 nodes after each other

@@ -28,7 +28,7 @@ from agentloop.model.constraint.options import DEFAULT_OPTIONS, CompileOptions
 from agentloop.model.constraint.vocabulary import Vocabulary
 from agentloop.model.decision import Decider, Decision, Question, decided, field_told
 from agentloop.model.dialogue import Compress
-from agentloop.model.engine import Engine, Job
+from agentloop.model.engine import Engine
 from agentloop.model.generation import Draft, Generation
 from agentloop.model.handle import Handle
 from agentloop.model.infilling import COMPLETE, open_gap, rewriting
@@ -37,10 +37,10 @@ from agentloop.model.network import Transformer
 from agentloop.model.packed import ORDINARY_TEXT
 from agentloop.model.products import Precision, precision_of
 from agentloop.model.prompts import Message
-from agentloop.model.quiet import QuietLoop
 from agentloop.model.request import Request
 from agentloop.model.request_builder import DEFAULT_MAX_TOKENS, RequestBuilder
 from agentloop.model.totals import Totals
+from agentloop.model.waiting import Waiting
 
 
 class DiffusionLM:
@@ -73,7 +73,7 @@ class DiffusionLM:
         self.totals = Totals()
         sample = [*self._builder.text_ids(ORDINARY_TEXT)[:40], *[config.mask_id] * 16]
         self.engine = Engine(reader, writer, precision=precision, sample=sample)
-        self._quiet = QuietLoop[Job](self.engine.offer)
+        self._waiting = Waiting(self.engine)
 
     @classmethod
     def load(
@@ -135,7 +135,7 @@ class DiffusionLM:
             ModelError: An option is unknown or out of its range, or the model is closed.
         """
         request = await self._request(messages, options)
-        await self._run(request.open_jobs)
+        await self._waiting.run(request.open_jobs)
         if request.settings.verify:
             await asyncio.to_thread(request.verify, self.engine.writer)
         return self.totals.added(request.generation())
@@ -145,7 +145,7 @@ class DiffusionLM:
     ) -> Generation:
         """As `generate`, from code without an event loop; blocks until the answer is there."""
         request = self._builder.request(messages, options)
-        self._run_sync(request.open_jobs)
+        self._waiting.run_sync(request.open_jobs)
         request.verify(self.engine.writer)
         return self.totals.added(request.generation())
 
@@ -214,7 +214,7 @@ class DiffusionLM:
     ) -> list[Decision]:
         """Make many decisions about one state, all in one pass; arguments as in `decide`."""
         jobs = [self._decider.job(state, question) for question in questions]
-        await self._run(jobs)
+        await self._waiting.run(jobs)
         return [decided(job, calibration) for job in jobs]
 
     def decide_sync(
@@ -227,7 +227,7 @@ class DiffusionLM:
     ) -> Decision:
         """As `decide`, from code without an event loop."""
         job = self._decider.job(state, Question(question, options))
-        self._run_sync([job])
+        self._waiting.run_sync([job])
         return decided(job, calibration)
 
     async def field_posterior(
@@ -254,7 +254,7 @@ class DiffusionLM:
         field, job = await asyncio.to_thread(
             self._decider.field_job, messages, constraint, pointer, max_tokens
         )
-        await self._run([job])
+        await self._waiting.run([job])
         return field_told(field, job)
 
     async def infill(
@@ -282,7 +282,7 @@ class DiffusionLM:
         """
         await self._builder.compile_aside(whole or options.get("constraint"))
         gap = open_gap(self._builder, messages, before, after, options, whole)
-        await self._run(gap.open_jobs)
+        await self._waiting.run(gap.open_jobs)
         made = await asyncio.to_thread(gap.generation, self._builder, self.engine.writer)
         return self.totals.added(made)
 
@@ -318,7 +318,7 @@ class DiffusionLM:
     ) -> AsyncGenerator[Handle, None]:
         """A call that is cancelled when it is not watched any more."""
         handle = self._handle(await self._request(messages, one_sample(options)))
-        self._add(handle.open_jobs)
+        self._waiting.add(handle.open_jobs)
         try:
             yield handle
         finally:
@@ -326,29 +326,6 @@ class DiffusionLM:
 
     def _handle(self, request: Request) -> Handle:
         return Handle(request, self._builder.text_ids, self.totals.added)
-
-    def _add(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            self._quiet.add(job)
-
-    async def _run(self, jobs: Sequence[Job]) -> None:
-        """Have some jobs done; one that fails, or cancelling the wait, drops the others."""
-        self._add(jobs)
-        try:
-            for job in jobs:
-                await asyncio.wrap_future(job.future)
-        finally:
-            for job in jobs:
-                job.future.cancel()
-
-    def _run_sync(self, jobs: Sequence[Job]) -> None:
-        self.engine.submit(jobs)
-        try:
-            for job in jobs:
-                job.future.result()
-        finally:
-            for job in jobs:
-                job.future.cancel()
 
     def compile(
         self, constraint: ParsedConstraint | None, *, max_tokens: int | None = None
